@@ -1,0 +1,75 @@
+"""Which models are there, and under which names? From the configuration and from what workers report."""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from gateway.model import Model
+
+
+class Card(msgspec.Struct):
+    """A model as a worker's /v1/models tells of it, without `root`, which is a path on its disk."""
+
+    id: str
+    created: int = 0
+    owned_by: str = "vllm"
+    parent: str | None = None  # of a LoRA adapter: the model that it adapts
+    max_model_len: int | None = None
+
+
+class Catalogue:
+    """Models by every name that callers may use; stays whole while workers are down."""
+
+    def __init__(self, models: Mapping[Model, Iterable[str]]) -> None:
+        """models: each with its aliases."""
+        self._configured = {model.name: model for model in models}
+        self._aliases = {alias: model.name for model, aliases in models.items() for alias in aliases}
+        self._reported: dict[str, Card] = {}
+        self._born = int(time.time())
+        self._by_name: dict[str, Model] = {}
+        self._index()
+
+    def find(self, name: str) -> Model | None:
+        return self._by_name.get(name)
+
+    def report(self, cards: Iterable[Card]) -> frozenset[str]:
+        """Take in what a worker says it serves; returns the names among it that callers may use."""
+        names = set()
+        for card in cards:
+            if card.id in self._configured or card.parent in self._configured:
+                self._reported[card.id] = card
+                names.add(card.id)
+        self._index()
+        return frozenset(names)
+
+    def cards(self) -> list[dict[str, Any]]:
+        """The entries of GET /v1/models, aliases included, each name once."""
+        return [self.card(name) for name in self._by_name]
+
+    def card(self, name: str) -> dict[str, Any]:
+        """One entry. The name must be known."""
+        model = self._by_name[name]
+        reported = self._reported.get(model.name)
+        card: dict[str, Any] = {
+            "id": name,
+            "object": "model",
+            "created": (reported and reported.created) or self._born,
+            "owned_by": reported.owned_by if reported else "vllm",
+            "max_model_len": model.max_model_len,
+        }
+        if reported and reported.parent:
+            card["parent"] = reported.parent
+        return card
+
+    def _index(self) -> None:
+        by_name = {name: self._model(name) for name in (*self._configured, *self._reported)}
+        self._by_name = by_name | {alias: by_name[name] for alias, name in self._aliases.items()}
+
+    def _model(self, name: str) -> Model:
+        reported = self._reported.get(name)
+        base = self._configured.get(name) or self._configured[reported.parent or "" if reported else ""]
+        length = base.max_model_len or (reported.max_model_len if reported else None)
+        return replace(base, name=name, max_model_len=length)

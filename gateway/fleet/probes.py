@@ -1,0 +1,110 @@
+"""Ask each worker, off the request path, whether it is well and what it serves."""
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import httpx
+import msgspec
+
+from gateway import settings
+from gateway.fleet.catalogue import Card, Catalogue
+from gateway.fleet.members import Fleet, Member
+
+log = logging.getLogger(__name__)
+
+MODELS_EVERY = 15  # health checks between two looks at what a worker serves
+
+
+class _Cards(msgspec.Struct):
+    data: list[Card]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a worker is and what opens it."""
+
+    url: str
+    headers: Mapping[str, str]
+
+
+class Probes:
+    """One task a worker, so that a slow one delays no other. Use as an async context manager."""
+
+    def __init__(
+        self,
+        rules: settings.Fleet,
+        fleet: Fleet,
+        catalogue: Catalogue,
+        origins: Mapping[str, Origin],
+        verify: ssl.SSLContext | bool = True,
+    ) -> None:
+        self._rules = rules
+        self._fleet = fleet
+        self._catalogue = catalogue
+        self._origins = origins
+        self._verify = verify
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> "Probes":
+        self._tasks = [
+            asyncio.create_task(self._watch(member), name=f"probe {member.id}")
+            for member in self._fleet.members.values()
+        ]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _watch(self, member: Member) -> None:
+        origin = self._origins[member.id]
+        client = httpx.AsyncClient(
+            base_url=origin.url,
+            headers=dict(origin.headers),
+            timeout=self._rules.probe_timeout_s,
+            verify=self._verify,
+            trust_env=False,
+        )
+        async with client:
+            count = 0
+            while True:
+                was_up = member.up
+                await self._check(client, member)
+                if member.up and (not was_up or count % MODELS_EVERY == 0):
+                    await self._learn_models(client, member)
+                count += 1
+                await asyncio.sleep(self._rules.probe_interval_s)
+
+    async def _check(self, client: httpx.AsyncClient, member: Member) -> None:
+        try:
+            response = await client.get("/health")
+        except httpx.HTTPError as error:
+            self._fleet.ill(member, f"health check: {type(error).__name__}: {error}")
+            return
+        if response.status_code == 200:
+            self._fleet.healthy(member)
+        else:
+            self._fleet.ill(member, f"health check: status {response.status_code}")
+
+    async def _learn_models(self, client: httpx.AsyncClient, member: Member) -> None:
+        try:
+            response = await client.get("/v1/models")
+            cards = msgspec.json.decode(response.content, type=_Cards).data
+        except (httpx.HTTPError, msgspec.MsgspecError) as error:
+            log.warning("worker %s did not tell its models: %s", member.id, error)
+            return
+        names = self._catalogue.report(cards)
+        if member.configured not in names:
+            log.warning(
+                "worker %s serves %s, not %s: give vllm serve that --served-model-name, "
+                "or correct its model in [[workers]]",
+                member.id, ", ".join(card.id for card in cards), member.configured,
+            )  # fmt: skip
+        member.models = names | {member.configured}

@@ -1,0 +1,71 @@
+"""What the headers of an answer tell, in the words of OpenAI's API and of ours."""
+
+import math
+import re
+import secrets
+from collections.abc import Iterator
+
+from gateway.errors import GatewayError, MethodNotAllowed, Refused, Unauthorized
+from gateway.model import Headers, Quota, Trip
+
+Header = tuple[bytes, bytes]
+
+JSON: Header = (b"content-type", b"application/json")
+_acceptable_id = re.compile(rb"[A-Za-z0-9._-]{1,64}").fullmatch
+
+
+def request_id(headers: Headers) -> str:
+    """The caller's own id if it is harmless, else a new one."""
+    for name, value in headers:
+        if name == b"x-request-id" and _acceptable_id(value):
+            return value.decode("ascii")
+    return secrets.token_hex(16)
+
+
+def told(trip: Trip, now: float) -> Iterator[Header]:
+    """The headers that every answer to a completion has, as far as they are known."""
+    yield b"x-request-id", trip.id.encode("ascii")
+    yield b"openai-processing-ms", b"%d" % ((now - trip.began) * 1000)
+    if trip.quotas:
+        if trip.quotas.requests:
+            yield from _of_quota(trip.quotas.requests, b"requests")
+        if trip.quotas.tokens:
+            yield from _of_quota(trip.quotas.tokens, b"tokens")
+    if trip.job:
+        yield b"x-gateway-bucket", b"%d" % trip.job.bucket
+        yield b"x-gateway-queue-ms", b"%d" % (trip.queue_s * 1000)
+    if trip.worker:
+        yield b"x-gateway-worker", trip.worker.encode("ascii")
+
+
+def _of_quota(quota: Quota, kind: bytes) -> Iterator[Header]:
+    yield b"x-ratelimit-limit-" + kind, b"%d" % quota.limit
+    yield b"x-ratelimit-remaining-" + kind, b"%d" % quota.remaining
+    yield b"x-ratelimit-reset-" + kind, go_duration(quota.reset_s).encode("ascii")
+
+
+def of_error(error: GatewayError) -> Iterator[Header]:
+    """When to come back, and whether that can help."""
+    if isinstance(error, Refused):
+        wait_s = min(max(error.retry_after_s or 1.0, 0.001), 60.0)
+        yield b"retry-after", b"%d" % math.ceil(wait_s)
+        yield b"retry-after-ms", b"%d" % math.ceil(wait_s * 1000)
+    if error.should_retry is not None:
+        yield b"x-should-retry", b"true" if error.should_retry else b"false"
+    if isinstance(error, MethodNotAllowed):
+        yield b"allow", error.allow.encode("ascii")
+    if isinstance(error, Unauthorized):
+        yield b"www-authenticate", b"Bearer"
+
+
+def go_duration(seconds: float) -> str:
+    """As Go's time.Duration prints it, in which OpenAI tells when a limit is full again: 6m0s, 1.5s, 12ms."""
+    ms = math.ceil(seconds * 1000)
+    if ms < 1000:
+        return f"{ms}ms" if ms else "0s"
+    minutes, ms = divmod(ms, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{ms / 1000:.3f}".rstrip("0").rstrip(".") + "s"
+    if hours:
+        return f"{hours}h{minutes}m{text}"
+    return f"{minutes}m{text}" if minutes else text

@@ -1,0 +1,149 @@
+"""The values that pass from room to room. Nothing here does anything."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from gateway.tally import Tally
+
+Headers = Sequence[tuple[bytes, bytes]]  # names in lower case
+
+
+class Endpoint(Enum):
+    """The two calls that reach a worker; the value is the metric label."""
+
+    COMPLETIONS = "completions"
+    CHAT = "chat"
+
+    @property
+    def path(self) -> str:
+        return "/v1/completions" if self is Endpoint.COMPLETIONS else "/v1/chat/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Who is charged. A limit of None is no limit."""
+
+    id: str
+    models: frozenset[str] = frozenset({"*"})  # names or aliases; "*" is every model
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    max_concurrency: int | None = None
+    weight: float = 1.0
+    priority: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls: a tenant, by one of its keys. Neither field tells the secret."""
+
+    tenant: Tenant
+    key_id: str
+    cache_salt: str  # keeps the prefix caches of tenants apart; 64 hex digits
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A request whose head has been read."""
+
+    id: str
+    endpoint: Endpoint
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model as the configuration and the workers describe it. Lengths in tokens."""
+
+    name: str  # what workers call it
+    max_model_len: int | None = None
+    default_max_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request that has been read: what it asks for, how large it is, and the bytes for the worker."""
+
+    id: str
+    endpoint: Endpoint
+    caller: Caller
+    model: str  # what workers call it
+    stream: bool
+    wants_usage: bool  # the caller asked for the usage event of a stream
+    prompt_tokens: int  # over all prompts; an estimate unless the caller sent token ids
+    prompt_bytes: int  # text behind the estimate, so that usage can correct it; 0 for token ids
+    max_output_tokens: int  # over all sequences: n x prompts x max_tokens
+    max_tokens_given: bool  # the caller named a maximum
+    bucket: int  # index of the length bucket, 0 the shortest
+    body: tuple[bytes | memoryview, ...]  # the caller's bytes with members appended, in order
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.max_output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker at one moment, as a policy sees it."""
+
+    id: str
+    in_flight: int
+    limit: int  # how many requests it may hold at once
+    prefill_tokens: int  # prompt tokens of its requests that have no first token yet
+    total_tokens: int  # prompt and maximum output tokens of all its requests
+
+
+class Usage(NamedTuple):
+    """Tokens of one finished request."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+
+
+class Quota(NamedTuple):
+    """One limit after a request was counted, for the x-ratelimit headers."""
+
+    limit: int
+    remaining: int
+    reset_s: float  # until it is full again
+
+
+class Quotas(NamedTuple):
+    """The limits that a response's headers tell of; None where the tenant has no such limit."""
+
+    requests: Quota | None = None
+    tokens: Quota | None = None
+
+
+class Verdict(NamedTuple):
+    """A store's answer. `refused` is "" (granted), "requests", "tokens" or "concurrency"."""
+
+    quotas: Quotas
+    refused: str = ""
+    retry_after_s: float = 0.0  # when the same would be granted
+
+
+@dataclass(slots=True)
+class Trip:
+    """What is known of one request so far; what is counted and logged when it ends. Times are the loop's."""
+
+    id: str
+    endpoint: Endpoint
+    began: float
+    caller: Caller | None = None
+    job: Job | None = None
+    quotas: Quotas | None = None
+    worker: str = ""
+    queue_s: float = 0.0
+    sent_at: float | None = None  # when the request went to a worker
+    first_token_at: float | None = None
+    last_token_at: float | None = None
+    gaps: Tally | None = None  # seconds between two reads of a stream
+    events: int = 0  # of a stream, with a token or more each
+    usage: Usage | None = None
+    status: int = 0
+    outcome: str = ""  # "ok", the code of an error, "client_gone", "client_stalled" or "incomplete"
+    detail: str = ""  # for the log only

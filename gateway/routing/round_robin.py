@@ -1,0 +1,10 @@
+"""One after the other, whatever they hold."""
+
+from collections.abc import Sequence
+
+from gateway.model import Job, Worker
+from gateway.routing.base import alternate
+
+
+def round_robin(job: Job, workers: Sequence[Worker], turn: int) -> Sequence[Worker]:
+    return alternate(workers, turn)

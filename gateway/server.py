@@ -1,0 +1,91 @@
+"""Sockets and signals: two uvicorn servers in one loop, and a drain."""
+
+import asyncio
+import math
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from gateway import settings
+from gateway.protocol import GatewayProtocol
+
+BACKLOG = 4096  # connections that wait to be accepted: a client's burst opens a thousand at once
+LAST_WORDS_S = 2  # for what is buffered after the drain
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, which leaves the signals to us: there are two of them, and a drain comes first."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+class PortTaken(Exception):
+    """A port that the configuration names cannot be had. The message says what to do."""
+
+
+def listen(name: str, host: str, port: int) -> socket.socket:
+    """A bound socket; raises PortTaken. `name`: the setting that holds the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise PortTaken(
+            f"server.{name} = {port}: cannot listen on {host}: {error.strerror}. "
+            f"Stop what uses it, or choose another {name}"
+        ) from None
+
+
+@asynccontextmanager
+async def running(
+    apps: Sequence[tuple[ASGIApp, socket.socket]], rules: settings.Server
+) -> AsyncIterator[None]:
+    """Serve each application on its socket for as long as the context lasts."""
+    servers = [_Server(_config(app, rules)) for app, _ in apps]
+    async with asyncio.TaskGroup() as group:
+        for server, (_, listener) in zip(servers, apps, strict=True):
+            group.create_task(server.serve(sockets=[listener]))
+        try:
+            yield
+        finally:
+            for server in servers:
+                server.should_exit = True
+
+
+async def until_told_to_stop(drain: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    """Wait for SIGTERM or SIGINT, then drain. The event that `drain` is given is set by a second signal."""
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def on_signal() -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, on_signal)
+    try:
+        await stop.wait()
+        await drain(hurry)
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+def _config(app: ASGIApp, rules: settings.Server) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=type("Protocol", (GatewayProtocol,), {"head_timeout_s": rules.header_timeout_s}),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=math.ceil(rules.keep_alive_s),
+        timeout_graceful_shutdown=LAST_WORDS_S,
+        backlog=BACKLOG,
+    )

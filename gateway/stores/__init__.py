@@ -1,0 +1,1 @@
+"""Where limits are counted."""

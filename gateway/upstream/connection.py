@@ -1,0 +1,215 @@
+"""What happens on one socket to a worker? Bytes, clocks and backpressure of one exchange after another.
+
+Clocks: a request notes when it began and each arrival notes when it came; one timer per connection looks
+at these now and then and is never moved, so neither requests nor chunks pay for a timer.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from gateway.errors import WorkerBroke, WorkerError, WorkerTimeout
+from gateway.upstream.response import BrokenResponse, ResponseReader
+
+HIGH_WATER_BYTES = 64 * 1024  # unread bytes above which the worker is made to wait
+JOIN_BYTES = 64 * 1024  # up to here one copy is cheaper than a vectored write
+
+_TIMER_SLACK_S = 0.001  # loops round delays to milliseconds; less would fire early and spin
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a worker may take, in seconds."""
+
+    connect_s: float  # name look-up and TLS included
+    first_byte_s: float  # from the start of the request to the whole head of the answer
+    gap_s: float  # between two arrivals of the body
+
+
+class StaleConnection(WorkerBroke):
+    """A reused connection ended with no byte of an answer: the worker had closed it before it was asked."""
+
+
+class Connection(asyncio.Protocol):
+    """One socket, one exchange at a time, one waiting task at a time."""
+
+    def __init__(self, peer: str, timeouts: Timeouts, on_lost: "Callable[[Connection], None]") -> None:
+        self._loop = asyncio.get_running_loop()
+        self._peer = peer  # for the log
+        self._timeouts = timeouts
+        self._on_lost = on_lost
+        self._timer_period_s = min(timeouts.first_byte_s, timeouts.gap_s)
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._failure: WorkerError | None = None
+        self._reading_paused = False
+        self._reused = False
+        self._since = 0.0  # loop time at which the patience below began
+        self._patience_s = 0.0
+        self._patience_for = ""
+        self.response = ResponseReader()
+        self.connected_at = 0.0  # loop time
+        self.idle_since = 0.0  # loop time
+
+    # One exchange: send, arrival until the head is in, take and arrival until the end, then park or abort.
+
+    def send(self, head: bytes, body: Sequence[bytes | memoryview], body_bytes: int) -> None:
+        """Begin an exchange. Raises WorkerBroke (StaleConnection if reused) where the socket has ended."""
+        transport = self._transport
+        self.response.start()
+        if transport is None or transport.is_closing():
+            raise self._ended("closed by the worker before the request")
+        if body_bytes <= JOIN_BYTES:
+            transport.write(b"".join((head, *body)))
+        else:
+            transport.writelines((head, *body))
+        self._since = self._loop.time()
+        self._patience_s = self._timeouts.first_byte_s
+        self._patience_for = "answer"
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._timer_period_s, self._look_at_clock)
+
+    def arrival(self) -> asyncio.Future[None]:
+        """Await it for the next change. Raises the failure of the exchange, if there is one."""
+        if self._failure is not None:
+            raise self._failure
+        self._waiter = self._loop.create_future()
+        return self._waiter
+
+    def take(self) -> bytes | None:
+        """What of the body has come since the last take: None if nothing, b"" at the end. May raise."""
+        response = self.response
+        if response.unread_bytes:
+            data = response.take()
+            if self._reading_paused:
+                self._resume_reading()
+            return data
+        if response.complete:
+            return b""
+        if self._failure is not None:
+            raise self._failure
+        return None
+
+    @property
+    def exhausted(self) -> bool:
+        """The whole answer has come and was taken."""
+        return self.response.complete and not self.response.unread_bytes
+
+    @property
+    def was_made(self) -> bool:
+        """There has been a socket, so `on_lost` is or will be called."""
+        return self._transport is not None
+
+    @property
+    def is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def reusable(self) -> bool:
+        """Nothing of this exchange can be mistaken for a part of the next."""
+        transport = self._transport
+        return (
+            self.exhausted
+            and self.response.keep_alive
+            and transport is not None
+            and not transport.is_closing()
+            and transport.get_write_buffer_size() == 0  # else the answer came before the request was sent
+        )
+
+    def park(self) -> None:
+        """Wait for the next exchange."""
+        self._reused = True
+        self.idle_since = self._loop.time()
+
+    def abort(self, reason: str = "closed by the gateway") -> None:
+        """End the socket at once, and with it the exchange."""
+        self._fail(WorkerBroke(f"{self._peer}: {reason}"))
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.connected_at = self._loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        response = self.response
+        if response.complete:
+            self.abort("bytes that nobody asked for")
+            return
+        try:
+            response.feed(data)
+        except BrokenResponse as error:
+            self.abort(f"broken answer: {error}")
+            return
+        if response.head_complete:
+            self._since = self._loop.time()
+            self._patience_s = self._timeouts.gap_s
+            self._patience_for = "byte"
+            if response.unread_bytes > HIGH_WATER_BYTES and not response.complete:
+                self._pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        self._end("closed by the worker")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._end(f"lost: {exc!r}" if exc else "closed")
+        self._on_lost(self)
+
+    def _end(self, cause: str) -> None:
+        response = self.response
+        if not response.complete and self._failure is None:
+            try:
+                response.end()
+            except BrokenResponse as error:
+                self._failure = self._ended(f"{error} ({cause})")
+        self._wake()
+
+    def _ended(self, cause: str) -> WorkerBroke:
+        kind = StaleConnection if self._reused and not self.response.begun else WorkerBroke
+        return kind(f"{self._peer}: {cause}")
+
+    def _fail(self, failure: WorkerError) -> None:
+        if self._failure is None:
+            self._failure = failure
+        if self._transport is not None:
+            self._transport.abort()
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():  # done: whoever waited has been cancelled
+                waiter.set_result(None)
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and self._transport is not None:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        self._reading_paused = False
+        self._since = self._loop.time()  # the silence until now was ours
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def _look_at_clock(self) -> None:
+        """Runs every `_timer_period_s` at the latest, which no patience undercuts, so none is missed."""
+        self._timer = None
+        if self.response.complete:
+            return  # idle, or all has come; the next request starts the timer anew
+        left_s = self._since + self._patience_s - self._loop.time()
+        if self._reading_paused:
+            left_s = self._timer_period_s
+        if left_s > 0:
+            delay_s = max(min(left_s, self._timer_period_s), _TIMER_SLACK_S)
+            self._timer = self._loop.call_later(delay_s, self._look_at_clock)
+        else:
+            waited = f"no {self._patience_for} within {self._patience_s:g} s"
+            self._fail(WorkerTimeout(f"{self._peer}: {waited}"))
