@@ -8,12 +8,13 @@ from pathlib import Path
 
 import click
 import uvloop
+from pydantic import ValidationError
 
 from gateway import __version__
 from gateway.app import run
 from gateway.configuration import ConfigurationError, effective, load
 from gateway.server import PortTaken
-from gateway.settings import Settings
+from gateway.settings import KeySettings, Settings
 
 CONFIG = click.option(
     "--config",
@@ -68,13 +69,17 @@ def create(path: Path, tenant: str, key_id: str | None) -> None:
     if tenant not in known:
         raise click.UsageError(f"--tenant {tenant}: not in {path}, which has: {', '.join(known) or 'none'}")
     taken = {of.id for of in settings.keys}
-    key_id = key_id or f"{tenant}-{secrets.token_hex(4)}"
+    key_id = key_id or f"{tenant[:48]}-{secrets.token_hex(4)}"  # the whole within the 64 that an id may have
     if key_id in taken:
         raise click.UsageError(f"--id {key_id}: there is a key of that name already; choose another")
     secret = f"sk-{secrets.token_urlsafe(32)}"
+    try:
+        key = KeySettings(id=key_id, tenant=tenant, sha256=hashlib.sha256(secret.encode()).hexdigest())
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise click.UsageError(f"--id {key_id}: {reason}") from None
     click.echo(f"The key, shown this once:\n\n    {secret}\n\nAdd to {path}, and restart the gateway:\n")
-    digest = hashlib.sha256(secret.encode()).hexdigest()
-    click.echo(f'[[keys]]\nid = "{key_id}"\ntenant = "{tenant}"\nsha256 = "{digest}"')
+    click.echo(f'[[keys]]\nid = "{key.id}"\ntenant = "{key.tenant}"\nsha256 = "{key.sha256}"')
 
 
 def _load(path: Path, *, needs_keys: bool = True) -> Settings:

@@ -18,6 +18,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 5.0)
 OVERHEAD_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0)
 RATIOS = (0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
+BUCKETS = [str(bucket) for bucket in range(100)]  # labels, so that none is made for a request
 NONE = "none"  # the label of a tenant, model or bucket that is not known: callers cannot make series
 
 Labels = tuple[str, ...]
@@ -60,7 +61,7 @@ class Ledger:
         return Tally(TOKEN_SECONDS)
 
     def queued(self, bucket: int, waited_s: float, outcome: str) -> None:
-        self.queue_wait.at(str(bucket), outcome).add(waited_s)
+        self.queue_wait.at(BUCKETS[bucket], outcome).add(waited_s)
 
     def close(self, trip: Trip) -> None:
         """Count a request that has ended, however it did."""
@@ -72,7 +73,7 @@ class Ledger:
         if trip.sent_at is not None:
             self.overhead.at().add(trip.sent_at - trip.began - trip.queue_s)
         if trip.job and trip.first_token_at is not None and trip.outcome != "worker_refused":
-            self.ttft.at(model, str(trip.job.bucket)).add(trip.first_token_at - trip.began)
+            self.ttft.at(model, BUCKETS[trip.job.bucket]).add(trip.first_token_at - trip.began)
         if trip.gaps is not None:
             self.inter_token.at(model).merge(trip.gaps)
         if trip.usage:

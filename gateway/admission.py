@@ -84,26 +84,14 @@ class Admission(Generic[PlaceT]):
         """Refuse whoever comes from now on; those who wait are still served."""
         self._draining = True
 
-    def refuse_all(self) -> None:
-        """Send away all who still wait."""
-        for queue in self._queues.values():
-            while queue:
-                waiter = queue.popleft()
-                if not waiter.turn.done():
-                    waiter.turn.set_exception(_draining())
-
-    async def _take(self, job: Job) -> PlaceT:
+    def _try(self, job: Job) -> PlaceT | None:
+        """A place that is free now, unless others wait for one."""
         if self._draining:
             raise _draining()
-        queue = self._queues.get(job.model)
-        if not queue:
-            place = self._place(job)
-            if place is not None:
-                return place
-        self._check_room(job)
-        return await self._wait(job)
+        return None if self._queues.get(job.model) else self._place(job)
 
     async def _wait(self, job: Job) -> PlaceT:
+        self._check_room(job)
         waiter: _Waiter[PlaceT] = _Waiter(job, asyncio.get_running_loop().create_future())
         if not self._waiting:
             self._departed_at = self._clock()  # the time without a queue says nothing of how fast it drains
@@ -176,10 +164,15 @@ class Turn(Generic[PlaceT]):
 
     async def __aenter__(self) -> "Turn[PlaceT]":
         admission = self._admission
+        place = admission._try(self._job)
+        if place is not None:
+            self.place = place
+            admission._observe(self._job.bucket, 0.0, "served")
+            return self
         began = admission._clock()
         outcome = "served"
         try:
-            self.place = await admission._take(self._job)
+            self.place = await admission._wait(self._job)
         except GatewayError as error:
             outcome = error.code
             raise

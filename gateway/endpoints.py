@@ -3,11 +3,11 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from starlette.routing import Route, Router
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway import settings
 from gateway.accounting import Ledger
@@ -64,7 +64,6 @@ class Completions:
             send,
             trip,
             max_body_bytes=self._rules.max_body_bytes,
-            read_timeout_s=self._rules.body_timeout_s,
             clock=self._clock,
         )
         self._under_way.add(exchange)
@@ -88,8 +87,6 @@ class Completions:
 
     async def _walk(self, scope: Scope, exchange: Exchange, trip: Trip) -> None:
         try:
-            if scope["raw_path"] != self._endpoint.path.encode():
-                raise NotFound(NO_SUCH_PATH)
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"{self._endpoint.path} takes POST.", "POST")
             await self._corridor.walk(Incoming(trip.id, self._endpoint, scope["headers"]), exchange, trip)
@@ -134,7 +131,7 @@ def public_app(
     catalogue: Catalogue,
     fleet: Fleet,
     is_draining: Callable[[], bool],
-) -> Router:
+) -> ASGIApp:
     """The application of the public port. Paths that are not named here do not exist."""
 
     def may_use(caller: Caller, card: dict[str, Any]) -> bool:
@@ -160,25 +157,41 @@ def public_app(
             raise NoWorker("No model server is up.", retry_after_s=1)
         return {"status": "ready"}
 
-    return router(
-        Route("/v1/models", Page(models)),
-        Route("/v1/models/{name:path}", Page(model)),
-        Route("/health", Page(lambda scope: {"status": "alive"})),
-        Route("/ready", Page(ready)),
-        *(Route(of.path, of) for of in completions),
+    pages = Router(
+        [
+            Route("/v1/models", Page(models)),
+            Route("/v1/models/{name:path}", Page(model)),
+            Route("/health", Page(lambda scope: {"status": "alive"})),
+            Route("/ready", Page(ready)),
+        ],
+        redirect_slashes=False,
+        default=Page(_nothing),
     )
+    return Door({of.path.encode("ascii"): of for of in completions}, pages)
 
 
-def admin_app(metrics: Callable[[], bytes]) -> Router:
+def admin_app(metrics: Callable[[], bytes]) -> ASGIApp:
     """The application of the admin port."""
-    return router(
-        Route("/metrics", Page(lambda scope: metrics(), b"text/plain; version=0.0.4; charset=utf-8")),
-        Route("/health", Page(lambda scope: {"status": "alive"})),
+    return Router(
+        [
+            Route("/metrics", Page(lambda scope: metrics(), b"text/plain; version=0.0.4; charset=utf-8")),
+            Route("/health", Page(lambda scope: {"status": "alive"})),
+        ],
+        redirect_slashes=False,
+        default=Page(_nothing),
     )
 
 
-def router(*routes: Route) -> Router:
-    def nothing(scope: Scope) -> object:
-        raise NotFound(NO_SUCH_PATH)
+class Door:
+    """Completions by their exact path, as it was sent; other pages by starlette's router."""
 
-    return Router(routes, redirect_slashes=False, default=Page(nothing))
+    def __init__(self, completions: Mapping[bytes, ASGIApp], pages: ASGIApp) -> None:
+        self._completions = completions
+        self._pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._completions.get(scope["raw_path"], self._pages)(scope, receive, send)
+
+
+def _nothing(scope: Scope) -> object:
+    raise NotFound(NO_SUCH_PATH)

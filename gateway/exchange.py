@@ -3,30 +3,53 @@
 import asyncio
 import json
 from collections.abc import Callable
+from typing import Protocol
 
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.errors import BodyTooLarge, GatewayError, UnsupportedMediaType, UploadTooSlow
-from gateway.headers import JSON, of_error, told
+from gateway.headers import JSON, block, of_error, told
 from gateway.model import Headers, Trip
 
-ABORT = "gateway.abort"  # in a scope's extensions: a function that ends the connection at once
+CONNECTION = "gateway.connection"  # in a scope's extensions
 
 
 class ClientGone(Exception):
     """The caller left while its request was still being read."""
 
 
-class Exchange:
-    """One request over ASGI.
+class Connection(Protocol):
+    """What the server can do for one request beyond ASGI. See `protocol.py`."""
 
-    Once the body is read, a task listens for the caller's leaving and then cancels the task that serves the
-    request; `gone` tells that from any other cancellation.
-    """
+    upload_stalled: bool  # nothing more of the body came for longer than is allowed
+
+    def watch(self, on_lost: Callable[[], None]) -> None:
+        """Call `on_lost` once the caller has left; at once if it has left already."""
+        ...
+
+    def unwatch(self) -> None:
+        """Forget about that."""
+        ...
+
+    def reply(self, status: int, headers: bytes, body: bytes) -> bool:
+        """Send a whole answer with one write. False if the caller must first take what came before."""
+        ...
+
+    def chunk(self, data: bytes) -> bool:
+        """Send a part of a streamed body, likewise."""
+        ...
+
+    def abort(self) -> None:
+        """End the connection at once, whatever is still buffered."""
+        ...
+
+
+class Exchange:
+    """One request. Work for a caller who leaves is cancelled; `gone` tells that from other reasons."""
 
     __slots__ = (
-        "_abort", "_clock", "_finished", "_max_body_bytes", "_read_timeout_s", "_receive", "_scope", "_send",
-        "_watcher", "farewell", "gone", "sending_since", "started", "task", "trip",
+        "_clock", "_connection", "_finished", "_head", "_is_event_stream", "_max_body_bytes", "_receive",
+        "_scope", "_send", "farewell", "gone", "sending_since", "started", "task", "trip",
     )  # fmt: skip
 
     def __init__(
@@ -37,22 +60,22 @@ class Exchange:
         trip: Trip,
         *,
         max_body_bytes: int,
-        read_timeout_s: float,
         clock: Callable[[], float],
     ) -> None:
         self._scope = scope
         self._receive = receive
         self._send = send
+        self._connection: Connection = scope["extensions"][CONNECTION]
         self._max_body_bytes = max_body_bytes
-        self._read_timeout_s = read_timeout_s
         self._clock = clock
-        self._watcher: asyncio.Task[None] | None = None
         self._finished = False
+        self._is_event_stream = False
+        self._head: tuple[int, Headers, int] | None = None  # not sent yet: it leaves with the body
         self.trip = trip
         self.task = asyncio.current_task()
-        self.started = False  # the head of the answer is out
+        self.started = False  # the answer has begun; its status is settled
         self.farewell: GatewayError | None = None
-        self.gone = ""  # why the caller's task was cancelled: "client_gone", "client_stalled" or "draining"
+        self.gone = ""  # why the task was cancelled: "client_gone", "client_stalled" or "draining"
         self.sending_since: float | None = None  # while the caller's socket takes nothing
 
     # In
@@ -63,30 +86,32 @@ class Exchange:
         What a refused caller still sends is discarded by the server, so that the refusal arrives.
         """
         self._check_headers()
-        parts: list[bytes] = []
-        size, more = 0, True
-        try:
-            async with asyncio.timeout(self._read_timeout_s) as limit:
-                while more:
-                    message = await self._next_part()
-                    more = message.get("more_body", False)
-                    size += len(message["body"])
-                    if size > self._max_body_bytes:
-                        raise self._too_large()
-                    parts.append(message["body"])
-                    if more:
-                        limit.reschedule(asyncio.get_running_loop().time() + self._read_timeout_s)
-        except TimeoutError:
-            raise UploadTooSlow(
-                f"The request's body came to a halt for {self._read_timeout_s:g} s. Send it without pauses."
-            ) from None
-        self._watcher = asyncio.create_task(self._watch())
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        message = await self._next_part()
+        body: bytes = message["body"]
+        if len(body) > self._max_body_bytes:
+            raise self._too_large()
+        if message.get("more_body"):
+            body = await self._rest(body)
+        self._connection.watch(self._lost)
+        return body
+
+    async def _rest(self, first: bytes) -> bytes:
+        parts, size, more = [first], len(first), True
+        while more:
+            message = await self._next_part()
+            more = message.get("more_body", False)
+            parts.append(message["body"])
+            size += len(message["body"])
+            if size > self._max_body_bytes:
+                raise self._too_large()
+        return b"".join(parts)
 
     async def _next_part(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
+        if self._connection.upload_stalled:
+            raise UploadTooSlow("The request's body came to a halt. Send it without long pauses.")
         return message
 
     def _check_headers(self) -> None:
@@ -100,8 +125,7 @@ class Exchange:
                 )
             elif name == b"content-length" and int(value) > self._max_body_bytes:
                 raise self._too_large()
-        media_type = content_type.partition(b";")[0].strip().lower()
-        if media_type != b"application/json":
+        if content_type != b"application/json" and _media_type(content_type) != b"application/json":
             raise UnsupportedMediaType("Send JSON with the header Content-Type: application/json.")
 
     def _too_large(self) -> BodyTooLarge:
@@ -109,9 +133,7 @@ class Exchange:
             f"The request's body is larger than {self._max_body_bytes} bytes, the limit here."
         )
 
-    async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+    def _lost(self) -> None:
         self.leave("client_gone")
 
     def leave(self, why: str, farewell: GatewayError | None = None) -> None:
@@ -126,31 +148,49 @@ class Exchange:
 
     def end(self) -> None:
         """Nothing more will be sent."""
-        if self._finished:
-            return  # the server then ends the watcher's wait itself
-        self._finished = True
-        if self._watcher is not None:
-            self._watcher.cancel()
-        if self.gone == "client_stalled" and (abort := self._scope.get("extensions", {}).get(ABORT)):
-            abort()  # closing would wait for the caller to take what is buffered
+        if not self._finished:
+            self._finished = True
+            self._connection.unwatch()
+        if self.gone == "client_stalled":
+            self._connection.abort()  # closing would wait for the caller to take what is buffered
 
     # Out
 
     async def start(self, status: int, headers: Headers, length: int | None) -> None:
         """The head of the answer. Without a length, the end of the body is told by its framing."""
         self.trip.status = status
-        out = [*headers, *told(self.trip, self._clock())]
-        if length is not None:
-            out.append((b"content-length", b"%d" % length))
         self.started = True
-        await self._write({"type": "http.response.start", "status": status, "headers": out})
+        if length is not None:
+            self._head = (status, headers, length)
+        else:
+            await self._write_head(status, headers)
+
+    async def _write_head(self, status: int, headers: Headers) -> None:
+        self._is_event_stream = any(value.startswith(b"text/event-stream") for _, value in headers)
+        told_headers = [*headers, *told(self.trip, self._clock())]
+        await self._write({"type": "http.response.start", "status": status, "headers": told_headers})
 
     async def send(self, data: bytes) -> None:
-        await self._write({"type": "http.response.body", "body": data, "more_body": True})
+        if self._head is not None:
+            await self._release_head(self._head)
+        if not self._connection.chunk(data):
+            await self._write({"type": "http.response.body", "body": data, "more_body": True})
 
     async def finish(self, data: bytes = b"") -> None:
-        self._finished = True  # from here on, leaving is no longer leaving early
+        """The last bytes and the end, together. From here on, leaving is no longer leaving early."""
+        self._finished = True
+        self._connection.unwatch()
+        if self._head is not None:
+            status, headers, _ = self._head
+            if self._connection.reply(status, block(headers, self.trip, self._clock()), data):
+                return
+            await self._release_head(self._head)
         await self._write({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def _release_head(self, head: tuple[int, Headers, int]) -> None:
+        status, headers, length = head
+        self._head = None
+        await self._write_head(status, [*headers, (b"content-length", b"%d" % length)])
 
     async def _write(self, message: Message) -> None:
         self.sending_since = self._clock()
@@ -161,10 +201,16 @@ class Exchange:
         """Tell the caller of an error: by status, or in the stream if the head is out already."""
         self.trip.outcome = error.code
         self.trip.detail = error.detail
-        if self.started:
-            data = b"data: " + json.dumps(error.body()).encode() + b"\n\n"
-            await self.finish(data)
-            return
         body = json.dumps(error.body()).encode()
-        await self.start(error.status, [JSON, *of_error(error)], len(body))
-        await self.finish(body)
+        if not self.started or self._head is not None:
+            await self.start(error.status, [JSON, *of_error(error)], len(body))
+            await self.finish(body)
+        elif self._is_event_stream:
+            await self.finish(b"data: " + body + b"\n\n")
+        else:
+            self._finished = True
+            self._connection.abort()  # a body that is cut short tells more than one with an error inside
+
+
+def _media_type(value: bytes) -> bytes:
+    return value.partition(b";")[0].strip().lower()

@@ -24,24 +24,37 @@ def request_id(headers: Headers) -> str:
 
 def told(trip: Trip, now: float) -> Iterator[Header]:
     """The headers that every answer to a completion has, as far as they are known."""
-    yield b"x-request-id", trip.id.encode("ascii")
-    yield b"openai-processing-ms", b"%d" % ((now - trip.began) * 1000)
-    if trip.quotas:
-        if trip.quotas.requests:
-            yield from _of_quota(trip.quotas.requests, b"requests")
-        if trip.quotas.tokens:
-            yield from _of_quota(trip.quotas.tokens, b"tokens")
-    if trip.job:
-        yield b"x-gateway-bucket", b"%d" % trip.job.bucket
-        yield b"x-gateway-queue-ms", b"%d" % (trip.queue_s * 1000)
+    for line in _told(trip, now).split(b"\r\n")[:-1]:
+        name, _, value = line.partition(b": ")
+        yield name, value
+
+
+def block(headers: Headers, trip: Trip, now: float) -> bytes:
+    """Headers, and those that `told` gives, as they go over the wire; each line ends in CRLF."""
+    return b"".join(b"%b: %b\r\n" % header for header in headers) + _told(trip, now)
+
+
+def _told(trip: Trip, now: float) -> bytes:
+    quotas, job = trip.quotas, trip.job
+    text = f"x-request-id: {trip.id}\r\nopenai-processing-ms: {int((now - trip.began) * 1000)}\r\n"
+    if quotas:
+        if quotas.requests:
+            text += _of_quota(quotas.requests, "requests")
+        if quotas.tokens:
+            text += _of_quota(quotas.tokens, "tokens")
+    if job:
+        text += f"x-gateway-bucket: {job.bucket}\r\nx-gateway-queue-ms: {int(trip.queue_s * 1000)}\r\n"
     if trip.worker:
-        yield b"x-gateway-worker", trip.worker.encode("ascii")
+        text += f"x-gateway-worker: {trip.worker}\r\n"
+    return text.encode("ascii")
 
 
-def _of_quota(quota: Quota, kind: bytes) -> Iterator[Header]:
-    yield b"x-ratelimit-limit-" + kind, b"%d" % quota.limit
-    yield b"x-ratelimit-remaining-" + kind, b"%d" % quota.remaining
-    yield b"x-ratelimit-reset-" + kind, go_duration(quota.reset_s).encode("ascii")
+def _of_quota(quota: Quota, kind: str) -> str:
+    return (
+        f"x-ratelimit-limit-{kind}: {quota.limit}\r\n"
+        f"x-ratelimit-remaining-{kind}: {quota.remaining}\r\n"
+        f"x-ratelimit-reset-{kind}: {go_duration(quota.reset_s)}\r\n"
+    )
 
 
 def of_error(error: GatewayError) -> Iterator[Header]:

@@ -1,9 +1,14 @@
-"""The values that pass from room to room. Nothing here does anything."""
+"""The values that pass from room to room. Nothing here does anything.
+
+Those that are made for each request are msgspec structs: as plain as dataclasses, at a tenth of the cost.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from gateway.tally import Tally
 
@@ -43,8 +48,7 @@ class Caller:
     cache_salt: str  # keeps the prefix caches of tenants apart; 64 hex digits
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(Struct, frozen=True):
     """A request whose head has been read."""
 
     id: str
@@ -62,8 +66,7 @@ class Model:
     max_output_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A request that has been read: what it asks for, how large it is, and the bytes for the worker."""
 
     id: str
@@ -84,8 +87,7 @@ class Job:
         return self.prompt_tokens + self.max_output_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(Struct, frozen=True):
     """A worker at one moment, as a policy sees it."""
 
     id: str
@@ -126,8 +128,7 @@ class Verdict(NamedTuple):
     retry_after_s: float = 0.0  # when the same would be granted
 
 
-@dataclass(slots=True)
-class Trip:
+class Trip(Struct):
     """What is known of one request so far; what is counted and logged when it ends. Times are the loop's."""
 
     id: str

@@ -1,77 +1,167 @@
-"""What happens to a caller's connection before there is a request."""
+"""What happens on a caller's connection below ASGI: deadlines, bounds, and writes that need no message each.
+
+Built on the hooks of uvicorn's own HTTP/1.1 protocol, which ends by answering to us for three things that
+ASGI cannot tell: that the caller left, without a task that waits for it; that an upload has come to a halt;
+and a whole answer, to be sent with one write.
+"""
 
 import asyncio
 import json
 import secrets
+from collections.abc import Callable
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from gateway.errors import BadRequest, GatewayError, HeadTooLarge, UploadTooSlow
-from gateway.exchange import ABORT
+from gateway.exchange import CONNECTION
 
 MAX_HEAD_BYTES = 65536
 
 
+class Handle:
+    """One request on a connection: what an exchange asks of it. See `exchange.Connection`."""
+
+    __slots__ = ("_cycle", "_protocol", "upload_stalled")
+
+    def __init__(self, protocol: "GatewayProtocol", cycle: RequestResponseCycle) -> None:
+        self._protocol = protocol
+        self._cycle = cycle
+        self.upload_stalled = False
+
+    def watch(self, on_lost: Callable[[], None]) -> None:
+        if self._cycle.disconnected:
+            on_lost()
+        else:
+            self._protocol.on_lost = on_lost
+            self._protocol.flow.resume_reading()  # a connection that is not read does not tell of its end
+
+    def unwatch(self) -> None:
+        self._protocol.on_lost = None
+
+    def reply(self, status: int, headers: bytes, body: bytes) -> bool:
+        protocol, cycle = self._protocol, self._cycle
+        if protocol.flow.write_paused:
+            return False
+        if cycle.disconnected:
+            return True
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        closing = b"" if cycle.keep_alive else b"connection: close\r\n"
+        protocol.transport.write(
+            b"%b%b%b%bcontent-length: %d\r\n\r\n%b"
+            % (STATUS_LINE[status], protocol.default_head(), closing, headers, len(body), body)
+        )
+        if closing:
+            protocol.transport.close()
+        cycle.on_response()
+        return True
+
+    def chunk(self, data: bytes) -> bool:
+        cycle, protocol = self._cycle, self._protocol
+        if protocol.flow.write_paused or not cycle.chunked_encoding:
+            return False
+        if not cycle.disconnected:
+            protocol.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
+
+    def abort(self) -> None:
+        self._protocol.transport.abort()
+
+
 class GatewayProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 with a deadline and a bound for the head of a request, and errors as JSON."""
+    """uvicorn's HTTP/1.1 with deadlines for slow callers, a bound for heads, and errors as JSON."""
 
     head_timeout_s = 10.0  # from the first byte, or from the connection, to the end of the head
-    _head_timer: asyncio.TimerHandle | None = None
+    body_timeout_s = 30.0  # between two reads of a body
+
+    on_lost: Callable[[], None] | None = None  # of the request that is being served
+    _handle: Handle | None = None
+    _timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _in_head = False
+    _in_body = False
+    _defaults: tuple[list[tuple[bytes, bytes]], bytes] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._start_head_timer()
+        self._start_timer(self.head_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_head_timer()
+        self._stop_timer()
         super().connection_lost(exc)
+        if self.on_lost is not None:
+            self.on_lost()
+            self.on_lost = None
 
     def data_received(self, data: bytes) -> None:
         self._head_bytes = self._head_bytes + len(data) if self._in_head else len(data)
         super().data_received(data)
-        if self._in_head and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if self._in_head:
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(HeadTooLarge(f"The request's head is larger than {MAX_HEAD_BYTES} bytes."))
-            elif self._head_timer is None:
-                self._start_head_timer()
+            elif self._timer is None:
+                self._start_timer(self.head_timeout_s)
+        elif self._in_body:
+            self._stop_timer()
+            self._start_timer(self.body_timeout_s)
+        elif self._timer is not None:
+            self._stop_timer()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head = True
-        self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._stop_head_timer()
+        self._in_body = True
+        self._stop_timer()
         super().on_headers_complete()
+        self._handle = Handle(self, self.cycle)
+        self.scope["extensions"] = {CONNECTION: self._handle}  # type: ignore[dict-item]  # ours to define
+
+    def on_message_complete(self) -> None:
+        self._in_body = False
+        super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(BadRequest("This is not valid HTTP/1.1.", code="invalid_http"))
 
-    def _start_head_timer(self) -> None:
-        self._head_timer = self.loop.call_later(self.head_timeout_s, self._head_is_late)
+    def default_head(self) -> bytes:
+        """uvicorn's default headers, which change once a second, as bytes."""
+        headers = self.server_state.default_headers
+        if self._defaults is None or self._defaults[0] is not headers:
+            self._defaults = headers, b"".join(b"%b: %b\r\n" % header for header in headers)
+        return self._defaults[1]
 
-    def _stop_head_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _start_timer(self, seconds: float) -> None:
+        self._timer = self.loop.call_later(seconds, self._is_late)
 
-    def _head_is_late(self) -> None:
-        self._head_timer = None
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _is_late(self) -> None:
+        self._timer = None
         if self._in_head:
             self._refuse(UploadTooSlow(f"The request's head did not come within {self.head_timeout_s:g} s."))
-        else:
-            self.transport.close()  # nothing was said, so nothing is answered
+        elif not self._in_body or self.cycle.response_complete:
+            self.transport.close()  # nothing was asked, or the answer is out: there is nothing to tell
+        elif self.flow.read_paused:
+            self._start_timer(self.body_timeout_s)  # it is we who do not read
+        elif self._handle is not None:
+            self._handle.upload_stalled = True
+            self.cycle.message_event.set()
 
     def _refuse(self, error: GatewayError) -> None:
         """Answer what never became a request, and close."""
         body = json.dumps(error.body()).encode()
-        if not (self.cycle and self.cycle.response_started and not self.cycle.response_complete):
+        if self.cycle is None or self.cycle.response_complete:
             self.transport.write(
-                b"HTTP/1.1 %d \r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+                b"%bcontent-type: application/json\r\ncontent-length: %d\r\n"
                 b"x-request-id: %b\r\nconnection: close\r\n\r\n%b"
-                % (error.status, len(body), secrets.token_hex(16).encode(), body)
+                % (STATUS_LINE[error.status], len(body), secrets.token_hex(16).encode(), body)
             )
         self.transport.close()

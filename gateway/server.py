@@ -77,14 +77,16 @@ async def until_told_to_stop(drain: Callable[[asyncio.Event], Awaitable[None]]) 
 
 
 def _config(app: ASGIApp, rules: settings.Server) -> uvicorn.Config:
+    deadlines = {"head_timeout_s": rules.header_timeout_s, "body_timeout_s": rules.body_timeout_s}
     return uvicorn.Config(
         app,
-        http=type("Protocol", (GatewayProtocol,), {"head_timeout_s": rules.header_timeout_s}),
+        http=type("Protocol", (GatewayProtocol,), deadlines),
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # what a caller says of itself is not believed
         timeout_keep_alive=math.ceil(rules.keep_alive_s),
         timeout_graceful_shutdown=LAST_WORDS_S,
         backlog=BACKLOG,

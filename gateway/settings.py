@@ -3,26 +3,48 @@
 One class a section of the TOML file. How a file becomes these objects is in `configuration.py`.
 """
 
+import re
 from itertools import pairwise
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
-Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]  # safe as a metric label
-ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:/@-]{1,200}$")]
+
+def _text(pattern: str, allowed: str) -> AfterValidator:
+    """Text that matches as a whole; `allowed` says the same in words, for the message."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"must be {allowed}")
+        return value
+
+    return AfterValidator(check)
+
+
+# Safe as a metric label, in a log line and in TOML quotes.
+Identifier = Annotated[str, _text(r"[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits or . _ -")]
+_MODEL_NAME = r"[A-Za-z0-9._:/@-]{1,200}"
+ModelName = Annotated[str, _text(_MODEL_NAME, "1 to 200 letters, digits or . _ : / @ -")]
+_VARIABLE = _text(r"([A-Za-z_][A-Za-z0-9_]*)?", "a variable's name: letters, digits or _")
+ModelChoice = Annotated[str, _text(rf"\*|{_MODEL_NAME}", 'a model\'s name or alias, or "*" for all')]
 Port = Annotated[int, Field(ge=0, le=65535)]  # 0: any free one
 Seconds = Annotated[float, Field(gt=0, le=86400)]
 Positive = Annotated[int, Field(ge=1)]
 
 
 def _worker_url(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(value)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not match, or a port that is none
+        is_whole = False
+    if not is_whole or not re.fullmatch(r"[!-~]+", value):
         raise ValueError("must be http://host:port or https://host:port")
-    if parts.username or parts.query or parts.fragment:
+    if "@" in parts.netloc or parts.query or parts.fragment:
         raise ValueError("must have no user, query or fragment; a worker's key goes into api_key_env")
-    _ = parts.port  # raises ValueError where it is no port
+    if parts.path.rstrip("/").endswith("/v1"):
+        raise ValueError("must end before /v1, which the gateway adds")
     return value.rstrip("/")
 
 
@@ -35,7 +57,7 @@ def _rising(value: list[int]) -> list[int]:
 def _store_url(value: str) -> str:
     if value.startswith(("redis://", "rediss://")):
         raise ValueError(
-            'must be "memory://": this version keeps limits in memory, Redis is not supported yet'
+            'must be "memory://": Redis is not supported yet, this version keeps limits in memory'
         )
     if value != "memory://":
         raise ValueError('must be "memory://"')
@@ -176,14 +198,14 @@ class WorkerSettings(Section):
     """The name of one of [[models]]."""
     max_concurrency: Positive = 256
     """Most requests at once. vLLM batches up to max-num-seqs."""
-    api_key_env: str = ""
-    """Environment variable that holds the worker's own key (vllm serve --api-key)."""
+    api_key_env: Annotated[str, _VARIABLE] = ""
+    """Environment variable that holds the worker's own key (vllm serve --api-key), never the key itself."""
 
 
 class TenantSettings(Section):
     id: Identifier
     """Its name in metrics and logs."""
-    models: list[ModelName | Literal["*"]] = ["*"]
+    models: list[ModelChoice] = ["*"]
     """Models that it may use, by name or alias."""
     requests_per_minute: Positive | None = None
     """Left out: no limit."""
@@ -202,8 +224,8 @@ class KeySettings(Section):
     """Its name in logs; not secret."""
     tenant: Identifier
     """The id of one of [[tenants]]."""
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-fA-F]{64}$", to_lower=True)]
-    """Hex SHA-256 of the whole key."""
+    sha256: Annotated[str, _text("[0-9a-fA-F]{64}", "64 hex digits"), AfterValidator(str.lower)]
+    """Hex SHA-256 of the whole key, never the key itself: gateway keys create prints it."""
 
 
 class Settings(Section):

@@ -45,7 +45,8 @@ _decode = msgspec.json.Decoder(_Payload).decode
 
 
 class Watch:
-    """Follow one stream. `feed` gives back what may go on to the caller: whole events only.
+    """Follow one stream. `feed` gives back what may go on to the caller: whole events only; feed no more
+    once there is an error.
 
     hide_usage: keep back the event that carries nothing but usage, for a caller who did not ask for it.
     """
@@ -57,7 +58,7 @@ class Watch:
         self._pending = b""
         self.events = 0  # data events so far, without the usage event and [DONE]
         self.usage: Usage | None = None  # the latest; running totals are never summed
-        self.error: bytes | None = None  # payload of an error event; it and what follows do not go on
+        self.error: bytes | None = None  # payload of an error event; it does not go on
         self.done = False  # [DONE] was seen
 
     def feed(self, data: bytes) -> bytes:
@@ -66,9 +67,15 @@ class Watch:
             self._pending = b""
         if not data.endswith(b"\n\n") or b"\r" in data:
             data = self._whole_events(data)
+        newlines = data.count(b"\n")
+        tokens: int = data.startswith(b"data: {")
+        if newlines > 2:
+            tokens += data.count(b"\n\ndata: {")
+        if not tokens or newlines != 2 * tokens:
+            return self._read(data)  # comments, other fields or other line ends: not every event is a token
         if b'"usage":' in data or b'"error":' in data or DONE in data:
             return self._read(data)
-        self.events += data.count(b"\n\n") or len(END_OF_EVENT.findall(data))
+        self.events += tokens
         return data
 
     def rest(self) -> bytes:

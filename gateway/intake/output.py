@@ -9,7 +9,7 @@ from gateway.model import Model
 
 COMPLETION_DEFAULT_TOKENS = 16  # what OpenAI and vLLM take for a completion that names no maximum
 UNKNOWN_TOKENS = 1024  # a guess for a chat without a maximum, while no worker has told its longest
-LARGEST_TOKENS = 2**31 - 1  # a bound while that is not known; vLLM cannot count further
+LARGEST_TOKENS = 2**31 - 1  # a bound while that is not known
 
 
 class Maximum(NamedTuple):
@@ -27,12 +27,11 @@ def settle(body: ChatBody | CompletionBody, model: Model) -> Maximum:
     least = 0 if isinstance(body, CompletionBody) and body.echo else 1
     if asked is not None and asked < least:
         raise BadRequest(f"'{field}' must be at least {least}.", param=field)
-    unchanged = asked
-    if asked is None and isinstance(body, CompletionBody):
-        unchanged = COMPLETION_DEFAULT_TOKENS
-    tokens = unchanged
-    if asked is None and isinstance(body, ChatBody):
-        tokens = model.default_max_tokens
+    tokens = unchanged = asked
+    if asked is None:
+        chat = isinstance(body, ChatBody)
+        unchanged = None if chat else COMPLETION_DEFAULT_TOKENS  # what the worker does by itself
+        tokens = model.default_max_tokens if chat else COMPLETION_DEFAULT_TOKENS
     if model.max_output_tokens is not None:
         tokens = model.max_output_tokens if tokens is None else min(tokens, model.max_output_tokens)
     if tokens is not None and tokens > (model.max_model_len or LARGEST_TOKENS):

@@ -12,7 +12,7 @@ from gateway.errors import BadRequest
 from gateway.intake.schema import ABSENT, ChatBody, CompletionBody, Part, was_sent
 
 MOST_PIECES = 100_000
-"""Messages and their parts in one chat. More fit no model, and reading them would hold up everyone else."""
+"""Messages and their parts in one chat: far above any conversation, and read fast enough to stall no one."""
 
 _STRUCTURED = "vLLM no longer reads it, the output would be unconstrained. Use 'structured_outputs': "
 _REMOVED = {

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 
 from gateway.errors import BadRequest
-from gateway.intake.schema import ABSENT, ChatBody, CompletionBody, Message, was_sent
+from gateway.intake.schema import ABSENT, ChatBody, CompletionBody, Part, was_sent
 from gateway.model import Model
 
 MESSAGE_TOKENS = 5  # a ChatML template's start, role, two line feeds and end
@@ -44,8 +44,8 @@ class Averages:
         return known[0] / known[1] if known else FIRST_BYTES_PER_TOKEN
 
     def learn(self, model: str, text_bytes: int, tokens: int) -> None:
-        """`tokens` of the worker's usage for `text_bytes`. Says nothing of requests without text."""
-        if text_bytes <= 0 or tokens <= 0:
+        """`tokens` of the worker's usage for `text_bytes`. A request without text weighs nothing."""
+        if tokens <= 0:
             return
         full = self._FULL_WEIGHT_BYTES
         all_bytes, all_tokens = self._sums.get(model, (full, full / FIRST_BYTES_PER_TOKEN))
@@ -93,9 +93,9 @@ def _chat(body: ChatBody, bytes_per_token: float) -> Size:
     for message in body.messages:
         content = message.content
         if isinstance(content, str):
-            text += len(content) if content.isascii() else _utf8(content)
+            text += _utf8(content)
         elif content is not None:
-            part_bytes, part_media = _parts(message)
+            part_bytes, part_media = _parts(content)
             text += part_bytes
             media += part_media
         if message.name is not None:
@@ -106,10 +106,10 @@ def _chat(body: ChatBody, bytes_per_token: float) -> Size:
     return Size([tokens], 0 if media else text)
 
 
-def _parts(message: Message) -> tuple[int, int]:
+def _parts(parts: list[Part | str]) -> tuple[int, int]:
     """Bytes of text, and how many parts have none and so are media."""
     text = media = 0
-    for part in message.content or ():
+    for part in parts:
         if isinstance(part, str):
             text += _utf8(part)
             continue

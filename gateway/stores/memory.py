@@ -32,10 +32,9 @@ class MemoryStore:
         account = self._account(tenant)
         requests_tat, requests_wait = _advance(account.requests_tat, tenant.requests_per_minute, 1, now)
         tokens_tat, tokens_wait = _advance(account.tokens_tat, tenant.tokens_per_minute, tokens, now)
-        if requests_wait > 0:
-            return Verdict(_quotas(account, tenant, now), "requests", requests_wait)
-        if tokens_wait > 0:
-            return Verdict(_quotas(account, tenant, now), "tokens", tokens_wait)
+        if (wait := max(requests_wait, tokens_wait)) > 0:
+            longest = "requests" if requests_wait > tokens_wait else "tokens"
+            return Verdict(_quotas(account, tenant, now), longest, wait)
         if tenant.max_concurrency is not None and len(account.leases) >= tenant.max_concurrency:
             return Verdict(_quotas(account, tenant, now), "concurrency", 1.0)
         account.requests_tat, account.tokens_tat = requests_tat, tokens_tat

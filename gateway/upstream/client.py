@@ -129,8 +129,7 @@ class WorkerClient:
                 )
         except (OSError, asyncio.CancelledError) as error:
             connection.abort()
-            if not connection.was_made:
-                self._forget(connection)  # no transport will do it
+            self._forget(connection)  # uvloop does not tell of a loss that comes as early as this
             if isinstance(error, OSError):  # time-outs, failed look-ups and failed TLS are OSErrors, too
                 raise WorkerUnreachable(f"{self._peer}: {error!r}") from error
             raise

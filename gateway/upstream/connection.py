@@ -41,7 +41,8 @@ class Connection(asyncio.Protocol):
         self._on_lost = on_lost
         self._timer_period_s = min(timeouts.first_byte_s, timeouts.gap_s)
         self._timer: asyncio.TimerHandle | None = None
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport  # from connection_made on
+        self._made = False
         self._waiter: asyncio.Future[None] | None = None
         self._failure: WorkerError | None = None
         self._reading_paused = False
@@ -59,7 +60,7 @@ class Connection(asyncio.Protocol):
         """Begin an exchange. Raises WorkerBroke (StaleConnection if reused) where the socket has ended."""
         transport = self._transport
         self.response.start()
-        if transport is None or transport.is_closing():
+        if transport.is_closing():
             raise self._ended("closed by the worker before the request")
         if body_bytes <= JOIN_BYTES:
             transport.write(b"".join((head, *body)))
@@ -98,24 +99,17 @@ class Connection(asyncio.Protocol):
         return self.response.complete and not self.response.unread_bytes
 
     @property
-    def was_made(self) -> bool:
-        """There has been a socket, so `on_lost` is or will be called."""
-        return self._transport is not None
-
-    @property
     def is_closing(self) -> bool:
-        return self._transport is None or self._transport.is_closing()
+        return self._transport.is_closing()
 
     @property
     def reusable(self) -> bool:
         """Nothing of this exchange can be mistaken for a part of the next."""
-        transport = self._transport
         return (
             self.exhausted
             and self.response.keep_alive
-            and transport is not None
-            and not transport.is_closing()
-            and transport.get_write_buffer_size() == 0  # else the answer came before the request was sent
+            and not self.is_closing
+            and self._transport.get_write_buffer_size() == 0  # else the answer came before all was sent
         )
 
     def park(self) -> None:
@@ -131,6 +125,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._made = True
         self.connected_at = self._loop.time()
 
     def data_received(self, data: bytes) -> None:
@@ -177,7 +172,7 @@ class Connection(asyncio.Protocol):
     def _fail(self, failure: WorkerError) -> None:
         if self._failure is None:
             self._failure = failure
-        if self._transport is not None:
+        if self._made:
             self._transport.abort()
         self._wake()
 
@@ -189,15 +184,14 @@ class Connection(asyncio.Protocol):
                 waiter.set_result(None)
 
     def _pause_reading(self) -> None:
-        if not self._reading_paused and self._transport is not None:
+        if not self._reading_paused:
             self._reading_paused = True
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
         self._reading_paused = False
         self._since = self._loop.time()  # the silence until now was ours
-        if self._transport is not None:
-            self._transport.resume_reading()
+        self._transport.resume_reading()
 
     def _look_at_clock(self) -> None:
         """Runs every `_timer_period_s` at the latest, which no patience undercuts, so none is missed."""

@@ -1,0 +1,1 @@
+"""What does a burst of `openai` SDK requests get from a server? `python -m benchmarks.burst --help`."""

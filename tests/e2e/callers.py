@@ -1,0 +1,95 @@
+"""How does a caller behave that says every byte itself? A connection to the gateway, for tests of one."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from tests.conftest import KEY, MODEL
+from tests.fakes import PROMPT_TOKENS, compact
+
+CHAT = "/v1/chat/completions"
+COMPLETIONS = "/v1/completions"
+TOKENS = 8  # the answer of the fake worker
+
+# Token ids are counted, not estimated, so charges can be told in advance.
+QUESTION = {"model": MODEL, "prompt": list(range(PROMPT_TOKENS)), "max_tokens": TOKENS}
+STREAMED = {**QUESTION, "stream": True}
+COST = PROMPT_TOKENS + TOKENS
+
+
+class Caller:
+    """One connection, for the length of an `async with`.
+
+    receive_bytes: bounds what the kernel takes for a caller that does not read.
+    """
+
+    def __init__(self, url: str, *, receive_bytes: int | None = None) -> None:
+        place = urlsplit(url)
+        self._address = (place.hostname, place.port)
+        self._receive_bytes = receive_bytes
+
+    async def __aenter__(self) -> Self:
+        plug = socket.socket()
+        if self._receive_bytes is not None:
+            plug.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_bytes)
+        plug.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(plug, self._address)
+        self._reader, self._writer = await asyncio.open_connection(sock=plug, limit=1024)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.transport.abort()
+
+    def say(self, data: bytes) -> None:
+        """Send these bytes."""
+        self._writer.write(data)
+
+    def ask(self, body: object, path: str = COMPLETIONS, headers: Mapping[str, str] | None = None) -> None:
+        """Send a whole request."""
+        content = body if isinstance(body, bytes) else compact(body)
+        self.say(head_of(path, {"content-length": str(len(content)), **(headers or {})}) + content)
+
+    async def until(self, mark: bytes) -> bytes:
+        """All up to and with these bytes."""
+        data = b""
+        while not data.endswith(mark):
+            data += await self._reader.readexactly(1)
+        return data
+
+    async def rest(self) -> bytes:
+        """All until the gateway ends the connection."""
+        return await self._reader.read()
+
+    async def head(self) -> tuple[int, dict[str, str]]:
+        """Status and headers of an answer."""
+        first, *lines = (await self.until(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = [line.partition(": ") for line in lines if line]
+        return int(first.split(" ")[1]), {name: value for name, _, value in headers}
+
+    async def answer(self) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body of an answer that tells its length."""
+        status, headers = await self.head()
+        return status, headers, await self._reader.readexactly(int(headers["content-length"]))
+
+    def leave(self) -> None:
+        """End the connection with FIN."""
+        self._writer.close()
+
+    def reset(self) -> None:
+        """End the connection with RST."""
+        plug: Any = self._writer.get_extra_info("socket")
+        plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.transport.abort()
+
+
+def head_of(path: str, headers: Mapping[str, str], method: str = "POST") -> bytes:
+    """The head of a request by the known key; headers of the same name are replaced."""
+    usual = {"host": "gateway", "authorization": f"Bearer {KEY}", "content-type": "application/json"}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{k}: {v}" for k, v in {**usual, **headers}.items())]
+    return "\r\n".join([*lines, "\r\n"]).encode("latin-1")

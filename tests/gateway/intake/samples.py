@@ -1,0 +1,72 @@
+"""Callers, models and bodies for the tests of intake."""
+
+import json
+from typing import Any
+
+from gateway import settings
+from gateway.intake import Intake
+from gateway.model import Caller, Endpoint, Incoming, Job, Model, Tenant
+
+SALT = "5a" * 32
+MODELS = {
+    "small": Model("small", max_model_len=2048, default_max_tokens=256),
+    "capped": Model("capped", max_model_len=2048, max_output_tokens=100),
+    "tight": Model("tight", max_model_len=2048, max_output_tokens=8),
+    "short": Model("short", max_model_len=12, default_max_tokens=256),
+    "plain": Model("plain", max_model_len=2048),
+    "unknown-length": Model("unknown-length"),
+}
+ALIASES = {"gpt-4o-mini": "small"}
+
+
+class Models:
+    """A catalogue of the models above."""
+
+    def find(self, name: str) -> Model | None:
+        return MODELS.get(ALIASES.get(name, name))
+
+
+def caller(*models: str) -> Caller:
+    return Caller(Tenant("acme", frozenset(models or ("*",))), "acme-1", SALT)
+
+
+def intake(*, bucket_edges: tuple[int, ...] = (1024, 8192), **rules: Any) -> Intake:
+    return Intake(settings.Intake(**rules), bucket_edges, Models())
+
+
+def read(body: bytes | bytearray, endpoint: Endpoint = Endpoint.CHAT, **rules: Any) -> Job:
+    return intake(**rules).read(Incoming("req-1", endpoint, ()), body, caller())
+
+
+def chat(**fields: Any) -> bytes:
+    """A chat body: a model, one short message, and `fields`."""
+    body = {"model": "small", "messages": [{"role": "user", "content": "Hi"}]} | fields
+    return json.dumps(body, ensure_ascii=False).encode()
+
+
+def completion(**fields: Any) -> bytes:
+    return json.dumps({"model": "small", "prompt": "Once"} | fields, ensure_ascii=False).encode()
+
+
+def read_chat(**fields: Any) -> Job:
+    return read(chat(**fields))
+
+
+def read_completion(**fields: Any) -> Job:
+    return read(completion(**fields), Endpoint.COMPLETIONS)
+
+
+def sent(job: Job) -> bytes:
+    """The bytes for the worker."""
+    return b"".join(job.body)
+
+
+def appended(body: bytes, job: Job) -> dict[str, Any]:
+    """The members that were added to `body`. Fails where anything else of it was changed."""
+    brace = body.rindex(b"}")
+    prefix, suffix = body[:brace] + b",", body[brace:]
+    whole = sent(job)
+    assert whole.startswith(prefix)
+    assert whole.endswith(suffix)
+    members: dict[str, Any] = json.loads(b"{" + whole[len(prefix) : len(whole) - len(suffix)] + b"}")
+    return members

@@ -1,0 +1,117 @@
+"""A body becomes a job: the model, the right to it, the bucket, and what the job says."""
+
+import json
+
+import pytest
+
+from gateway.errors import BadRequest, ModelNotAllowed, ModelNotFound
+from gateway.model import Endpoint, Incoming
+from tests.gateway.intake.samples import SALT, caller, chat, intake, read, read_chat, read_completion, sent
+
+
+def test_a_job_says_what_the_body_asks_for() -> None:
+    incoming = Incoming("req-1", Endpoint.CHAT, ())
+    acme = caller()
+    body = chat(model="gpt-4o-mini", stream=True, stream_options={"include_usage": True}, max_tokens=7, n=2)
+    job = intake().read(incoming, body, acme)
+    assert (job.id, job.endpoint, job.caller, job.model) == ("req-1", Endpoint.CHAT, acme, "small")
+    assert (job.stream, job.wants_usage) == (True, True)
+    assert (job.prompt_bytes, job.prompt_tokens) == (2, 1 + 5 + 3)
+    assert (job.max_output_tokens, job.max_tokens_given, job.bucket) == (14, True, 0)
+
+
+def test_the_smallest_body_is_neither_streamed_nor_given_a_maximum() -> None:
+    job = read_chat()
+    assert (job.stream, job.wants_usage, job.max_tokens_given) == (False, False, False)
+
+
+@pytest.mark.parametrize("model", ["null", "7", '""', "[]", "{}", "true"])
+def test_a_model_that_is_no_name_is_refused(model: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        read(b'{"messages":[{"role":"user"}],"model":' + model.encode() + b"}")
+    assert caught.value.param == "model"
+    assert caught.value.code == ("invalid_value" if model == '""' else "invalid_type")
+
+
+def test_a_missing_model_is_refused() -> None:
+    with pytest.raises(BadRequest, match="Missing required parameter: 'model'") as caught:
+        read(b'{"messages":[]}')
+    assert (caught.value.param, caught.value.code) == ("model", "missing_required_parameter")
+
+
+def test_an_unknown_model_is_not_found_and_the_answer_says_where_to_look() -> None:
+    with pytest.raises(ModelNotFound, match=r"model 'nope' does not exist.*GET /v1/models") as caught:
+        read_chat(model="nope")
+    assert (caught.value.param, caught.value.code) == ("model", "model_not_found")
+
+
+@pytest.mark.parametrize("name", ["<script>", "a b", "x" * 201, "a\n", "modèle"])
+def test_a_strange_model_name_is_not_repeated(name: str) -> None:
+    with pytest.raises(ModelNotFound) as caught:
+        read_chat(model=name)
+    assert name not in caught.value.message
+    assert "The model does not exist" in caught.value.message
+
+
+@pytest.mark.parametrize("allowed", ["small", "gpt-4o-mini", "*"])
+def test_a_tenant_may_use_a_model_listed_by_name_or_by_the_alias_it_asks_for(allowed: str) -> None:
+    body = chat(model="gpt-4o-mini")
+    assert intake().read(Incoming("r", Endpoint.CHAT, ()), body, caller(allowed)).model == "small"
+
+
+@pytest.mark.parametrize(("allowed", "asked"), [("plain", "small"), ("gpt-4o-mini", "small")])
+def test_a_tenant_may_not_use_a_model_that_is_not_listed(allowed: str, asked: str) -> None:
+    with pytest.raises(ModelNotAllowed) as caught:
+        intake().read(Incoming("r", Endpoint.CHAT, ()), chat(model=asked), caller(allowed))
+    assert (caught.value.param, caught.value.code) == ("model", "model_not_allowed")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "bucket"),
+    [
+        ([1023], 0),
+        ([1024], 1),
+        ([1025], 1),
+        ([500, 500, 500], 0),
+        ([1, 1024, 1], 1),
+        ([8191], 1),
+        ([8192], 2),
+    ],
+)
+def test_the_longest_prompt_decides_the_bucket_and_an_edge_begins_the_longer(
+    lengths: list[int], bucket: int
+) -> None:
+    job = read_completion(model="unknown-length", prompt=[[1] * length for length in lengths])
+    assert (job.bucket, job.prompt_tokens) == (bucket, sum(lengths))
+
+
+def test_without_edges_there_is_one_bucket() -> None:
+    body = json.dumps({"model": "unknown-length", "prompt": [1] * 9000}).encode()
+    assert read(body, Endpoint.COMPLETIONS, bucket_edges=()).bucket == 0
+
+
+def test_what_usage_teaches_changes_the_next_estimate() -> None:
+    room = intake()
+    body = chat(messages=[{"role": "user", "content": "x" * 4096}])
+
+    def estimate() -> int:
+        return room.read(Incoming("r", Endpoint.CHAT, ()), body, caller()).prompt_tokens
+
+    before = estimate()
+    for _ in range(500):
+        room.learn(room.read(Incoming("r", Endpoint.CHAT, ()), body, caller()), prompt_tokens=2048)
+    assert before == 1024 + 8
+    assert estimate() == 2048 + 8
+
+
+def test_what_one_model_teaches_says_nothing_of_another() -> None:
+    room = intake()
+    body = chat(messages=[{"role": "user", "content": "x" * 4096}])
+    room.learn(room.read(Incoming("r", Endpoint.CHAT, ()), body, caller()), prompt_tokens=4096)
+    other = chat(model="plain", messages=[{"role": "user", "content": "x" * 4096}])
+    assert room.read(Incoming("r", Endpoint.CHAT, ()), other, caller()).prompt_tokens == 1024 + 8
+
+
+def test_a_bytearray_is_read_like_bytes() -> None:
+    assert sent(read(bytearray(chat()))) == sent(read(chat()))
+    assert SALT.encode() in sent(read(bytearray(chat())))

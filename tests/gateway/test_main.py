@@ -1,0 +1,336 @@
+"""Does the command line do what it says, with the exit status that scripts rely on?"""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tomllib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway import __version__
+from gateway.__main__ import main
+from tests.conftest import KEY, MODEL, served
+from tests.fakes import FakeWorker, Received, Reply
+from tests.gateway.configuration.files import BROKEN, GOOD, NAMES, expected
+
+DEADLINE_S = 30  # for a process to start or end; a test that is well waits for none of it
+SECRETS = ("hunter2", "sk-live-secret", "user:secret", "1234567")
+PROMPT = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}
+
+
+@pytest.fixture(autouse=True)
+def no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("GATEWAY_")]:
+        monkeypatch.delenv(name)
+
+
+def gateway(*arguments: str | Path) -> Result:
+    """A command, run in this process."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], prog_name="gateway")
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    """A configuration on free ports, whose worker is down."""
+    path = tmp_path / "gateway.toml"
+    path.write_text("[server]\nport = 0\nadmin_port = 0\n" + GOOD, encoding="utf-8")
+    return path
+
+
+# check
+
+
+@pytest.mark.parametrize("file", BROKEN, ids=NAMES)
+def test_check_tells_every_problem_of_a_broken_file_on_its_own_line(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(file.parent)
+
+    result = gateway("check", "--config", file.name)
+
+    count = len(expected(file))
+    summary = f"{file.name}: {count} problem{'s' if count > 1 else ''}"
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [*expected(file), summary]
+    assert result.stdout == ""
+    assert not any(secret in result.stderr for secret in SECRETS)
+
+
+def test_check_as_a_program_tells_problems_without_a_traceback() -> None:
+    file = BROKEN[NAMES.index("problems_of_every_kind")]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway", "check", "--config", file],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [*expected(file), f"{file}: {len(expected(file))} problems"]
+
+
+def test_check_prints_the_settings_in_effect_and_no_secret(
+    good: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GATEWAY_SERVER_PORT", "9000")
+    monkeypatch.setenv("GATEWAY_AUTH_CACHE_SALT_SECRET", "hunter2")
+
+    result = gateway("check", "--config", good)
+
+    lines = result.stdout.splitlines()
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert all(re.fullmatch(r"[a-z]+(\[\d+\])?\.[a-z0-9_]+ = .+", line) for line in lines)
+    assert {"server.port = 9000", "server.admin_port = 0", 'auth.cache_salt_secret = "(hidden)"'} <= {*lines}
+    assert "hunter2" not in result.output
+
+
+@pytest.mark.parametrize("command", [["check"], ["serve"], ["keys", "create", "--tenant", "acme"]])
+def test_a_command_without_its_file_says_so(command: list[str], tmp_path: Path) -> None:
+    left_out = gateway(*command)
+    missing = gateway(*command, "--config", tmp_path / "none.toml")
+    folder = gateway(*command, "--config", tmp_path)
+
+    assert left_out.exit_code == missing.exit_code == folder.exit_code == 2
+    assert "Missing option '--config'" in left_out.stderr
+    assert missing.stderr.startswith(f"{tmp_path}/none.toml: cannot be read: No such file or directory.")
+    assert "is a directory" in folder.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ([], ["check", "keys", "serve", "Serve until SIGTERM", "--version"]),
+        (["serve"], ["--config FILE", "GATEWAY_SECTION_FIELD", "a second one ends it at once"]),
+        (["check"], ["--config FILE", "Exit status"]),
+        (["keys"], ["create"]),
+        (["keys", "create"], ["--tenant", "--id", "The secret is printed once"]),
+    ],
+)
+def test_help_says_what_a_command_does(command: list[str], words: list[str]) -> None:
+    result = gateway(*command, "--help")
+
+    assert result.exit_code == 0
+    assert [word for word in words if word not in " ".join(result.stdout.split())] == []
+    assert result.stdout == gateway(*command, "-h").stdout
+
+
+def test_version_is_that_of_the_package() -> None:
+    assert gateway("--version").stdout == f"gateway, version {__version__}\n"
+
+
+# keys create
+
+
+def made_by(result: Result) -> tuple[str, str]:
+    """The secret that was printed, and the TOML to paste."""
+    assert (result.exit_code, result.stderr) == (0, "")
+    (secret,) = re.findall(r"^ +(sk-\S{43})$", result.stdout, re.MULTILINE)
+    return secret, result.stdout[result.stdout.index("[[keys]]") :]
+
+
+async def test_a_key_is_made_that_opens_the_door_once_it_is_pasted(good: Path) -> None:
+    text = good.read_text(encoding="utf-8").partition("[[keys]]")[0]
+    good.write_text(text, encoding="utf-8")
+
+    secret, pasted = made_by(gateway("keys", "create", "--config", good, "--tenant", "acme"))
+
+    async with served(tomllib.loads(text + pasted), wait_ready=False) as running:
+        async with running.http(secret) as known, running.http(KEY) as unknown:
+            assert (await known.get("/v1/models")).status_code == 200
+            assert (await unknown.get("/v1/models")).status_code == 401
+    assert secret not in pasted
+
+
+def test_a_key_can_be_given_its_name(good: Path) -> None:
+    _, pasted = made_by(gateway("keys", "create", "--config", good, "--tenant", "acme", "--id", "acme-2"))
+
+    (key,) = tomllib.loads(pasted)["keys"]
+    assert (key["id"], key["tenant"]) == ("acme-2", "acme")
+
+
+def test_no_two_keys_are_alike(good: Path) -> None:
+    secrets, pasted = zip(
+        *(made_by(gateway("keys", "create", "--config", good, "--tenant", "acme")) for _ in range(2)),
+        strict=True,
+    )
+
+    assert len(set(secrets)) == 2
+    assert len({tomllib.loads(text)["keys"][0]["id"] for text in pasted}) == 2
+
+
+def test_the_name_made_for_a_key_fits_however_long_the_tenants_is(good: Path) -> None:
+    tenant = "t" * 64
+    good.write_text(
+        GOOD.replace("acme", tenant, 1).replace('tenant = "acme"', f'tenant = "{tenant}"'), "utf-8"
+    )
+
+    _, pasted = made_by(gateway("keys", "create", "--config", good, "--tenant", tenant))
+
+    (key,) = tomllib.loads(pasted)["keys"]
+    assert len(key["id"]) <= 64
+    assert key["tenant"] == tenant
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tenant", "acne"], "--tenant acne: not in {path}, which has: acme"),
+        (["--tenant", "acme", "--id", "acme-1"], "--id acme-1: there is a key of that name already"),
+        (["--tenant", "acme", "--id", 'a"b'], '--id a"b: must be 1 to 64 letters, digits or . _ -'),
+        (["--tenant", "acme", "--id", "a b"], "--id a b: must be 1 to 64 letters, digits or . _ -"),
+        ([], "Missing option '--tenant'"),
+    ],
+)
+def test_a_key_that_could_not_be_used_is_not_made(good: Path, arguments: list[str], message: str) -> None:
+    result = gateway("keys", "create", "--config", good, *arguments)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Error: {message.format(path=good)}" in result.stderr
+
+
+def test_where_there_is_no_tenant_a_key_is_refused(good: Path) -> None:
+    good.write_text(GOOD.partition("[[tenants]]")[0], encoding="utf-8")
+
+    result = gateway("keys", "create", "--config", good, "--tenant", "acme")
+
+    assert result.exit_code == 2
+    assert "which has: none" in result.stderr
+
+
+# serve
+
+
+def test_serve_takes_no_broken_file() -> None:
+    file = BROKEN[NAMES.index("nobody_could_call")]
+
+    result = gateway("serve", "--config", file)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines() == [*expected(file), f"{file}: 1 problem"]
+
+
+@contextmanager
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("setting", ["port", "admin_port"])
+def test_a_port_that_is_taken_is_told_in_one_line(good: Path, setting: str) -> None:
+    with taken_port() as port:
+        done = subprocess.run(
+            [sys.executable, "-m", "gateway", "serve", "--config", good],
+            env=os.environ | {f"GATEWAY_SERVER_{setting.upper()}": str(port)},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"Error: server.{setting} = {port}: cannot listen on 127.0.0.1: Address already in use. "
+        f"Stop what uses it, or choose another {setting}\n"
+    )
+
+
+class Serving:
+    """`gateway serve` as a process of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.log = ""
+
+    async def told(self, pattern: str) -> str:
+        """Wait until it logs a line with a match; returns the match's first group."""
+        assert self.process.stderr
+        async with asyncio.timeout(DEADLINE_S):
+            while not (found := re.search(pattern, self.log)):
+                line = await self.process.stderr.readline()
+                assert line, f"it ended, and never said {pattern!r}:\n{self.log}"
+                self.log += line.decode()
+        return found[1]
+
+    async def ended(self) -> int:
+        """Wait for its end; returns the exit status. The rest of what it logged is in `log` then."""
+        async with asyncio.timeout(DEADLINE_S):
+            _, rest = await self.process.communicate()
+        self.log += rest.decode()
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+
+@asynccontextmanager
+async def serving(config: Path, **environ: str) -> AsyncIterator[tuple[Serving, httpx.AsyncClient]]:
+    """Serve until told to stop, with a client of it; killed if the test leaves it running."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway", "serve", "--config", str(config)),
+        env=os.environ | environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    running = Serving(process)
+    try:
+        url = await running.told(r"serving on (\S+), metrics on http://127")
+        headers = {"authorization": f"Bearer {KEY}"}
+        async with httpx.AsyncClient(
+            base_url=url, headers=headers, trust_env=False, timeout=DEADLINE_S
+        ) as client:
+            # It answers only after it listens for signals too.
+            assert (await client.get("/health")).status_code == 200
+            yield running, client
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_serve_ends_well_when_it_is_told_to(good: Path, number: int) -> None:
+    async with serving(good) as (running, _):
+        running.process.send_signal(number)
+
+        assert await running.ended() == 0
+    assert "Traceback" not in running.log
+
+
+async def test_serve_takes_its_fields_from_the_environment(good: Path) -> None:
+    async with serving(good, GATEWAY_AUTH_REQUIRED="false") as (running, client):
+        answer = await client.get("/v1/models", headers={"authorization": ""})
+        running.process.send_signal(signal.SIGTERM)
+
+        assert await running.ended() == 0
+    assert answer.status_code == 200
+
+
+async def test_a_second_signal_ends_a_drain_at_once(good: Path) -> None:
+    """The drain would take an hour: its end within the deadline is the second signal's work."""
+
+    async def answer_never(request: Received, reply: Reply) -> None:
+        await reply.peer_closed()
+
+    async with FakeWorker(answer_never) as worker:
+        good.write_text(good.read_text("utf-8").replace("http://127.0.0.1:8101", worker.url), "utf-8")
+        async with serving(good, GATEWAY_SERVER_DRAIN_S="3600") as (running, client):
+            asking = asyncio.create_task(client.post("/v1/chat/completions", json=PROMPT))
+            await worker.received(1)
+            running.process.send_signal(signal.SIGTERM)
+            await running.told(r"(draining: 1 requests)")
+            assert not asking.done()
+
+            running.process.send_signal(signal.SIGTERM)
+
+            answer = await asking
+            assert await running.ended() == 0
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "draining"

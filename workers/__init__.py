@@ -1,0 +1,1 @@
+"""Start and watch `vllm serve` workers."""
