@@ -96,8 +96,12 @@ def _set_up_and_run(options: Options) -> None:
         if warning := fleets.memory_warning():
             print(f"    {warning}")
     place = options.cache / f"demo-{options.port}"
-    with ExitStack() as stack:
+    stack = ExitStack()
+    try:
         _start_and_ask(Demo(options, fleet, python, place, steps, stack))
+    finally:
+        with steps.step("Stopping"):
+            stack.close()
 
 
 def _refuse_taken(port: int, worker_ports: Iterable[int]) -> None:

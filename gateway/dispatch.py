@@ -47,21 +47,24 @@ class Dispatcher:
 
         Only a connection that never came about is tried elsewhere: there the worker cannot have begun.
         """
+
+        def sent() -> None:
+            trip.sent_at = self._clock()
+
         headers = [*REQUEST_HEADERS, (b"x-request-id", job.id.encode("ascii"))]
         tried: list[str] = []
         while True:
             member = turn.place.member
             trip.worker = member.id
-            trip.sent_at = self._clock()
             try:
-                return await self._clients[member.id].post(job.endpoint.path, headers, job.body)
+                return await self._clients[member.id].post(job.endpoint.path, headers, job.body, sent)
             except WorkerUnreachable as error:
                 trip.sent_at = None
+                self._ledger.worker_failures[member.id, error.kind] += 1
                 self._fleet.unreachable(member, error.detail)
                 tried.append(member.id)
                 other = self.place(job, tried) if len(tried) <= MAX_FAILOVERS else None
                 if other is None:
                     raise
-                self._ledger.worker_failures[member.id, error.kind] += 1
                 self._ledger.retries += 1
                 turn.move(other)

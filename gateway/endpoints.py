@@ -107,19 +107,23 @@ class Page:
         self._media_type = media_type
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        head = [(b"x-request-id", request_id(scope["headers"]).encode("ascii"))]
         try:
             if scope["method"] not in ("GET", "HEAD"):
                 raise MethodNotAllowed(f"{scope['path']} takes GET.", "GET, HEAD")
             content = self._render(scope)
         except GatewayError as error:
-            await _respond(send, error.status, [*head, JSON, *of_error(error)], error.body())
-            return
-        await _respond(send, 200, [*head, (b"content-type", self._media_type)], content)
+            await _refuse(scope, send, error)
+        else:
+            await _respond(scope, send, 200, [(b"content-type", self._media_type)], content)
 
 
-async def _respond(send: Send, status: int, headers: list[Header], content: object) -> None:
+async def _refuse(scope: Scope, send: Send, error: GatewayError) -> None:
+    await _respond(scope, send, error.status, [JSON, *of_error(error)], error.body())
+
+
+async def _respond(scope: Scope, send: Send, status: int, headers: list[Header], content: object) -> None:
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    headers.append((b"x-request-id", request_id(scope["headers"]).encode("ascii")))
     headers.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -165,7 +169,7 @@ def public_app(
             Route("/ready", Page(ready)),
         ],
         redirect_slashes=False,
-        default=Page(_nothing),
+        default=_nothing,
     )
     return Door({of.path.encode("ascii"): of for of in completions}, pages)
 
@@ -178,7 +182,7 @@ def admin_app(metrics: Callable[[], bytes]) -> ASGIApp:
             Route("/health", Page(lambda scope: {"status": "alive"})),
         ],
         redirect_slashes=False,
-        default=Page(_nothing),
+        default=_nothing,
     )
 
 
@@ -193,5 +197,5 @@ class Door:
         await self._completions.get(scope["raw_path"], self._pages)(scope, receive, send)
 
 
-def _nothing(scope: Scope) -> object:
-    raise NotFound(NO_SUCH_PATH)
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    await _refuse(scope, send, NotFound(NO_SUCH_PATH))

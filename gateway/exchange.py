@@ -141,7 +141,11 @@ class Exchange:
 
         why: the outcome to be counted. farewell: what to tell a caller who is still there.
         """
-        if not self._finished and not self.gone and self.task is not None:
+        if self._finished:
+            if why == "client_stalled":  # before it took the end of its answer
+                self.trip.outcome = why
+                self._connection.abort()
+        elif not self.gone and self.task is not None:
             self.gone = why
             self.farewell = farewell
             self.task.cancel()

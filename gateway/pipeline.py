@@ -12,7 +12,7 @@ from gateway.accounting import Ledger
 from gateway.admission import Admission, Turn
 from gateway.auth import Authenticator
 from gateway.dispatch import Dispatcher
-from gateway.errors import GatewayError, RateLimited, WorkerError
+from gateway.errors import GatewayError, RateLimited, WorkerError, WorkerUnreachable
 from gateway.fleet import Slot
 from gateway.intake import Intake
 from gateway.limits import RateLimiter, Reservation
@@ -62,7 +62,8 @@ class Corridor:
                 await self.relay.run(answer, job, exchange, trip, turn.place.first_token)
             began = trip.outcome != "worker_refused"
         except WorkerError as error:
-            self.ledger.worker_failures[turn.place.member.id, error.kind] += 1
+            if not isinstance(error, WorkerUnreachable):  # of those, the dispatcher counts every one
+                self.ledger.worker_failures[turn.place.member.id, error.kind] += 1
             began = trip.events > 0
             raise
         except (

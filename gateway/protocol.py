@@ -40,7 +40,7 @@ class Handle:
 
     def reply(self, status: int, headers: bytes, body: bytes) -> bool:
         protocol, cycle = self._protocol, self._cycle
-        if protocol.flow.write_paused:
+        if protocol.flow.write_paused or cycle.scope["method"] == "HEAD":  # whose answer has no body
             return False
         if cycle.disconnected:
             return True
@@ -149,11 +149,11 @@ class GatewayProtocol(HttpToolsProtocol):
             self._refuse(UploadTooSlow(f"The request's head did not come within {self.head_timeout_s:g} s."))
         elif not self._in_body or self.cycle.response_complete:
             self.transport.close()  # nothing was asked, or the answer is out: there is nothing to tell
-        elif self.flow.read_paused:
-            self._start_timer(self.body_timeout_s)  # it is we who do not read
-        elif self._handle is not None:
-            self._handle.upload_stalled = True
-            self.cycle.message_event.set()
+        else:
+            self._start_timer(self.body_timeout_s)
+            if self._handle is not None and not self.flow.read_paused:  # else it is we who do not read
+                self._handle.upload_stalled = True
+                self.cycle.message_event.set()
 
     def _refuse(self, error: GatewayError) -> None:
         """Answer what never became a request, and close."""

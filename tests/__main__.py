@@ -34,12 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     options, for_pytest = parser.parse_known_args(argv)
     try:
         python = _set_up(options.quick)
+        return _report(_run(checks(python, options.quick, for_pytest)))
     except (CannotInstall, CommandFailed) as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    return _report(_run(checks(python, options.quick, for_pytest)))
 
 
 def _set_up(quick: bool) -> Path:

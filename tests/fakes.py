@@ -25,10 +25,8 @@ from typing import Any, Self, cast
 import httptools
 
 from tests.vllm_answers import (
-    MAX_MODEL_LEN,
     MODEL,
     PROMPT_TOKENS,
-    TOKEN,
     answer_of,
     answer_probe,
     compact,
@@ -39,10 +37,8 @@ from tests.vllm_answers import (
 )
 
 __all__ = [
-    "MAX_MODEL_LEN",
     "MODEL",
     "PROMPT_TOKENS",
-    "TOKEN",
     "FakeWorker",
     "Received",
     "Reply",

@@ -1,7 +1,7 @@
 """Does the repository keep the shape it was given?
 
 A test module for each module: `gateway/x.py` has `tests/gateway/test_x.py`; `gateway/room/x.py` has
-`tests/gateway/room/test_x.py` or, in a flat folder, `tests/gateway/test_room_x.py`; `__main__` counts as `main`.
+`tests/gateway/room/test_x.py` or, in a flat folder, `tests/gateway/test_room_x.py`; `__main__` is `main`.
 A package's `__init__` is tested through what it exports, under any name.
 """
 

@@ -1,7 +1,6 @@
 """The command line of the burst: `python -m benchmarks.burst --help`."""
 
 import asyncio
-import resource
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,21 +12,15 @@ import openai
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from benchmarks import record
 from benchmarks.burst import prompts, report
 from benchmarks.burst.client import fire, open_client
 from benchmarks.burst.records import Endpoint, Plan, Record
 from benchmarks.burst.summary import Summary, summarize
+from benchmarks.command import FILE, SPARE_FILES, CannotStart, allow_open_files, prepare
 
 POOL_LIMIT = 1000  # connections of one SDK client
-SPARE_FILES = 64  # open files besides the sockets: libraries, event loop, terminal
 GREETING_TIMEOUT_S = 10.0  # for the first, small request, which finds out whether there is a server
-FILE = click.Path(dir_okay=False, path_type=Path)
-
-
-class CannotStart(click.ClickException):
-    """Nothing was measured. Exit status 2, since 1 says that requests failed."""
-
-    exit_code = 2
 
 
 @click.command(context_settings={"show_default": True, "max_content_width": 110})
@@ -74,7 +67,7 @@ def main(context: click.Context, /, api_key: str, json_file: Path | None, **para
     plan = Plan(**parameters)
     plan = replace(plan, concurrency=min(plan.concurrency, plan.requests))
     texts = prompts_for(plan)
-    allow_open_files(plan.concurrency + SPARE_FILES)
+    allow_open_files(plan.concurrency + SPARE_FILES, "--concurrency")
     if json_file is not None:
         prepare(json_file)
     started_at = datetime.now(UTC)
@@ -82,7 +75,7 @@ def main(context: click.Context, /, api_key: str, json_file: Path | None, **para
     summary = summarize(records)
     show(plan, summary)
     if json_file is not None:
-        report.write(json_file, report.document(plan, started_at, summary, records))
+        record.write(json_file, report.document(plan, started_at, summary, records))
         click.echo(f"kept in {json_file}")
     context.exit(1 if summary.failed else 0)
 
@@ -103,27 +96,6 @@ def prompts_for(plan: Plan) -> Sequence[str]:
         return prompts.from_file(Path(plan.prompt_file), plan.requests)
     except ValueError as error:
         raise CannotStart(str(error)) from error
-
-
-def prepare(json_file: Path) -> None:
-    """Raises CannotStart where the results could not be kept."""
-    try:
-        report.prepare(json_file)
-    except OSError as error:
-        raise CannotStart(f"cannot write {json_file}: {error.strerror}") from error
-
-
-def allow_open_files(needed: int) -> None:
-    """Raise this process's own limit if need be. Raises CannotStart where the system forbids it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return
-    if hard != resource.RLIM_INFINITY and hard < needed:
-        raise CannotStart(
-            f"{needed} open files are needed and {hard} allowed: "
-            f"lower --concurrency, or raise the limit with `ulimit -n {needed}`"
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 async def measure(plan: Plan, api_key: str, texts: Sequence[str]) -> tuple[Plan, list[Record]]:

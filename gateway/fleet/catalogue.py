@@ -71,5 +71,10 @@ class Catalogue:
     def _model(self, name: str) -> Model:
         reported = self._reported.get(name)
         base = self._configured.get(name) or self._configured[reported.parent or "" if reported else ""]
-        length = base.max_model_len or (reported.max_model_len if reported else None)
+        length = base.max_model_len or self._reported_length(name) or self._reported_length(base.name)
         return replace(base, name=name, max_model_len=length)
+
+    def _reported_length(self, name: str) -> int | None:
+        """What workers say of a model; of an adapter they say nothing."""
+        card = self._reported.get(name)
+        return card.max_model_len if card else None

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 from gateway.errors import WorkerUnreachable
@@ -36,6 +36,7 @@ class WorkerClient:
             raise ValueError(f"not a worker's URL: {url!r} (want http(s)://host[:port][/prefix])")
         if parts.query or parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
             raise ValueError(f"not a worker's URL: {url!r} (no query, no fragment, ASCII only)")
+        host.encode("idna")  # as the look-up will do; its error is a ValueError
         secure = parts.scheme == "https"
         self._host = host
         self._port = parts.port or (443 if secure else 80)
@@ -61,13 +62,20 @@ class WorkerClient:
         """Exchanges that are under way, those that still connect included."""
         return self._busy
 
-    async def post(self, path: str, headers: Headers, body: Sequence[bytes | memoryview]) -> Answer:
+    async def post(
+        self,
+        path: str,
+        headers: Headers,
+        body: Sequence[bytes | memoryview],
+        on_sent: Callable[[], None] = lambda: None,
+    ) -> Answer:
         """Send a request and wait for the head of its answer. Views in `body` are of bytes.
 
         `headers` may not hold host or framing. Raises WorkerUnreachable if no connection came about,
         WorkerBroke if it ended too soon or brought no HTTP, WorkerTimeout after `first_byte_s`. A reused
         connection that ends without a byte is the worker's idle limit at work: tried once more, on a
-        fresh one. If cancelled, the connection is closed.
+        fresh one. If cancelled, the connection is closed. `on_sent` is called once there is a connection and
+        the request is on its way: from then on the worker may have begun.
         """
         if not _SET_HERE.isdisjoint(dict(headers)):
             raise ValueError("headers of framing are set by the client")
@@ -83,11 +91,11 @@ class WorkerClient:
         try:
             if connection is not None:
                 try:
-                    return await self._exchange(connection, head, body, body_bytes)
+                    return await self._exchange(connection, head, body, body_bytes, on_sent)
                 except StaleConnection:
-                    connection.abort()
+                    connection = None  # it has ended; once more, on a fresh one
             connection = await self._connect()
-            return await self._exchange(connection, head, body, body_bytes)
+            return await self._exchange(connection, head, body, body_bytes, on_sent)
         except BaseException:
             self._busy -= 1
             if connection is not None:
@@ -107,9 +115,15 @@ class WorkerClient:
             await self._all_lost.wait()
 
     async def _exchange(
-        self, connection: Connection, head: bytes, body: Sequence[bytes | memoryview], body_bytes: int
+        self,
+        connection: Connection,
+        head: bytes,
+        body: Sequence[bytes | memoryview],
+        body_bytes: int,
+        on_sent: Callable[[], None],
     ) -> Answer:
         connection.send(head, body, body_bytes)
+        on_sent()
         while not connection.response.head_complete:
             await connection.arrival()
         return Answer(connection, self._give_back)
@@ -127,7 +141,7 @@ class WorkerClient:
                 await asyncio.get_running_loop().create_connection(
                     lambda: connection, self._host, self._port, ssl=self._tls
                 )
-        except (OSError, asyncio.CancelledError) as error:
+        except BaseException as error:
             connection.abort()
             self._forget(connection)  # uvloop does not tell of a loss that comes as early as this
             if isinstance(error, OSError):  # time-outs, failed look-ups and failed TLS are OSErrors, too

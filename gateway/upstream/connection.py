@@ -23,7 +23,7 @@ class Timeouts:
     """How long a worker may take, in seconds."""
 
     connect_s: float  # name look-up and TLS included
-    first_byte_s: float  # from the start of the request to the whole head of the answer
+    first_byte_s: float  # from the start of the request to the first byte of the answer's body
     gap_s: float  # between two arrivals of the body
 
 
@@ -47,12 +47,12 @@ class Connection(asyncio.Protocol):
         self._failure: WorkerError | None = None
         self._reading_paused = False
         self._reused = False
-        self._since = 0.0  # loop time at which the patience below began
-        self._patience_s = 0.0
-        self._patience_for = ""
+        self._since: float  # loop time at which the patience below began
+        self._patience_s: float
+        self._patience_for: str
         self.response = ResponseReader()
-        self.connected_at = 0.0  # loop time
-        self.idle_since = 0.0  # loop time
+        self.connected_at: float  # loop time
+        self.idle_since: float  # loop time
 
     # One exchange: send, arrival until the head is in, take and arrival until the end, then park or abort.
 
@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
         except BrokenResponse as error:
             self.abort(f"broken answer: {error}")
             return
-        if response.head_complete:
+        if response.unread_bytes:  # the head alone does not say that the worker has begun to answer
             self._since = self._loop.time()
             self._patience_s = self._timeouts.gap_s
             self._patience_for = "byte"
@@ -148,11 +148,11 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         self._end("closed by the worker")
+        self._transport.abort()  # an orderly close would wait until the rest of the request is sent
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         self._end(f"lost: {exc!r}" if exc else "closed")
         self._on_lost(self)
 
@@ -178,10 +178,8 @@ class Connection(asyncio.Protocol):
 
     def _wake(self) -> None:
         waiter = self._waiter
-        if waiter is not None:
-            self._waiter = None
-            if not waiter.done():  # done: whoever waited has been cancelled
-                waiter.set_result(None)
+        if waiter is not None and not waiter.done():  # done: woken before, or whoever waited was cancelled
+            waiter.set_result(None)
 
     def _pause_reading(self) -> None:
         if not self._reading_paused:

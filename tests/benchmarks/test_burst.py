@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from benchmarks.burst.__main__ import POOL_LIMIT, allow_open_files, main
+from benchmarks.burst.__main__ import POOL_LIMIT, main
+from benchmarks.command import allow_open_files
 from tests.fakes import FakeWorker, Received, Reply
 from tests.vllm_answers import answer_of, response_head
 
@@ -267,6 +268,6 @@ async def test_a_hard_limit_of_open_files_is_told_with_what_to_do() -> None:
 def test_a_limit_of_open_files_that_suffices_is_left_as_it_is() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    allow_open_files(1)
+    allow_open_files(1, "--concurrency")
 
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == before

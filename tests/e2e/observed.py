@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,14 +73,18 @@ class Observed(Served):
         remaining = [int(headers[f"x-ratelimit-remaining-{kind}"]) for kind in ("requests", "tokens")]
         return REQUESTS - remaining[0], TOKENS - remaining[1]
 
+    async def idle_lines(self) -> list[dict[str, Any]]:
+        """The log of requests, once nothing is under way."""
+        await self.idle()
+        return self.log_lines()
+
     async def ended(self, *outcomes: str, requests: int, tokens: int) -> list[dict[str, Any]]:
         """All requests so far have ended, in these ways, and nothing of them is left. Returns their log lines.
 
         requests, tokens: what the tenant has been charged for all of them. To be asked once.
         """
         await self.reaches(len(outcomes), "gateway_requests_total")
-        await self.idle()
-        lines = self.log_lines()
+        lines = await self.idle_lines()
         assert Counter(line["outcome"] for line in lines) == Counter(outcomes)
         families = await self.families()
         counted = families["gateway_requests"].samples
@@ -108,7 +112,20 @@ async def observed(*workers: FakeWorker, **sections: Any) -> AsyncIterator[Obser
             async with served(config, wait_ready=False) as plain, _client(plain.admin_url) as admin:
                 gateway = Observed(plain.gateway, plain.url, plain.admin_url, plain.log, store, clock, admin)
                 await gateway.reaches(len(workers), "gateway_worker_up")
-                yield gateway
+                with failing_late() as failure:
+                    yield gateway
+    if failure:
+        raise failure[0]
+
+
+@contextmanager
+def failing_late() -> Iterator[list[BaseException]]:
+    """Keep a test's failure until its servers have ended in good order, which a failure would not let them."""
+    failure: list[BaseException] = []
+    try:
+        yield failure
+    except BaseException as error:  # noqa: BLE001 - the caller raises it
+        failure.append(error)
 
 
 def limited(*workers: FakeWorker, max_concurrency: int = 1) -> list[dict[str, Any]]:

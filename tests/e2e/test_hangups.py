@@ -40,9 +40,8 @@ async def three_tokens(request: Received, reply: Reply) -> None:
 
 
 async def half_a_plain_answer(request: Received, reply: Reply) -> None:
-    await reply.send(response_head(200, {"content-type": "application/json", "content-length": "10000"}))
-    await reply.send(b'{"choices":[')
-    await reply.send(b'{"text":"')
+    await reply.send(response_head(200, {"content-type": "application/json", "content-length": "5000000"}))
+    await reply.send(b" " * 1_000_000)
     await reply.peer_closed()
 
 

@@ -1,30 +1,21 @@
 """Does the command line do what it says, with the exit status that scripts rely on?"""
 
-import asyncio
 import os
 import re
-import signal
-import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 from click.testing import CliRunner, Result
 
 from gateway import __version__
 from gateway.__main__ import main
-from tests.conftest import KEY, MODEL, served
-from tests.fakes import FakeWorker, Received, Reply
-from tests.gateway.configuration.files import BROKEN, GOOD, NAMES, expected
+from tests.conftest import KEY, served
+from tests.gateway.configuration.files import ANY_PORT, BROKEN, GOOD, NAMES, expected
 
-DEADLINE_S = 30  # for a process to start or end; a test that is well waits for none of it
 SECRETS = ("hunter2", "sk-live-secret", "user:secret", "1234567")
-PROMPT = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +33,12 @@ def gateway(*arguments: str | Path) -> Result:
 def good(tmp_path: Path) -> Path:
     """A configuration on free ports, whose worker is down."""
     path = tmp_path / "gateway.toml"
-    path.write_text("[server]\nport = 0\nadmin_port = 0\n" + GOOD, encoding="utf-8")
+    write(path, ANY_PORT + GOOD)
     return path
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
 
 
 # check
@@ -139,15 +134,18 @@ def made_by(result: Result) -> tuple[str, str]:
 
 
 async def test_a_key_is_made_that_opens_the_door_once_it_is_pasted(good: Path) -> None:
-    text = good.read_text(encoding="utf-8").partition("[[keys]]")[0]
-    good.write_text(text, encoding="utf-8")
+    text = GOOD.partition("[[keys]]")[0]
+    write(good, text)
 
     secret, pasted = made_by(gateway("keys", "create", "--config", good, "--tenant", "acme"))
 
-    async with served(tomllib.loads(text + pasted), wait_ready=False) as running:
-        async with running.http(secret) as known, running.http(KEY) as unknown:
-            assert (await known.get("/v1/models")).status_code == 200
-            assert (await unknown.get("/v1/models")).status_code == 401
+    async with (
+        served(tomllib.loads(text + pasted), wait_ready=False) as running,
+        running.http(secret) as known,
+        running.http(KEY) as unknown,
+    ):
+        assert (await known.get("/v1/models")).status_code == 200
+        assert (await unknown.get("/v1/models")).status_code == 401
     assert secret not in pasted
 
 
@@ -170,8 +168,9 @@ def test_no_two_keys_are_alike(good: Path) -> None:
 
 def test_the_name_made_for_a_key_fits_however_long_the_tenants_is(good: Path) -> None:
     tenant = "t" * 64
-    good.write_text(
-        GOOD.replace("acme", tenant, 1).replace('tenant = "acme"', f'tenant = "{tenant}"'), "utf-8"
+    write(
+        good,
+        GOOD.replace('id = "acme"', f'id = "{tenant}"').replace('tenant = "acme"', f'tenant = "{tenant}"'),
     )
 
     _, pasted = made_by(gateway("keys", "create", "--config", good, "--tenant", tenant))
@@ -199,7 +198,7 @@ def test_a_key_that_could_not_be_used_is_not_made(good: Path, arguments: list[st
 
 
 def test_where_there_is_no_tenant_a_key_is_refused(good: Path) -> None:
-    good.write_text(GOOD.partition("[[tenants]]")[0], encoding="utf-8")
+    write(good, GOOD.partition("[[tenants]]")[0])
 
     result = gateway("keys", "create", "--config", good, "--tenant", "acme")
 
@@ -217,120 +216,3 @@ def test_serve_takes_no_broken_file() -> None:
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.splitlines() == [*expected(file), f"{file}: 1 problem"]
-
-
-@contextmanager
-def taken_port() -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield listener.getsockname()[1]
-
-
-@pytest.mark.parametrize("setting", ["port", "admin_port"])
-def test_a_port_that_is_taken_is_told_in_one_line(good: Path, setting: str) -> None:
-    with taken_port() as port:
-        done = subprocess.run(
-            [sys.executable, "-m", "gateway", "serve", "--config", good],
-            env=os.environ | {f"GATEWAY_SERVER_{setting.upper()}": str(port)},
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        f"Error: server.{setting} = {port}: cannot listen on 127.0.0.1: Address already in use. "
-        f"Stop what uses it, or choose another {setting}\n"
-    )
-
-
-class Serving:
-    """`gateway serve` as a process of its own."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.log = ""
-
-    async def told(self, pattern: str) -> str:
-        """Wait until it logs a line with a match; returns the match's first group."""
-        assert self.process.stderr
-        async with asyncio.timeout(DEADLINE_S):
-            while not (found := re.search(pattern, self.log)):
-                line = await self.process.stderr.readline()
-                assert line, f"it ended, and never said {pattern!r}:\n{self.log}"
-                self.log += line.decode()
-        return found[1]
-
-    async def ended(self) -> int:
-        """Wait for its end; returns the exit status. The rest of what it logged is in `log` then."""
-        async with asyncio.timeout(DEADLINE_S):
-            _, rest = await self.process.communicate()
-        self.log += rest.decode()
-        assert self.process.returncode is not None
-        return self.process.returncode
-
-
-@asynccontextmanager
-async def serving(config: Path, **environ: str) -> AsyncIterator[tuple[Serving, httpx.AsyncClient]]:
-    """Serve until told to stop, with a client of it; killed if the test leaves it running."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway", "serve", "--config", str(config)),
-        env=os.environ | environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    running = Serving(process)
-    try:
-        url = await running.told(r"serving on (\S+), metrics on http://127")
-        headers = {"authorization": f"Bearer {KEY}"}
-        async with httpx.AsyncClient(
-            base_url=url, headers=headers, trust_env=False, timeout=DEADLINE_S
-        ) as client:
-            # It answers only after it listens for signals too.
-            assert (await client.get("/health")).status_code == 200
-            yield running, client
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_serve_ends_well_when_it_is_told_to(good: Path, number: int) -> None:
-    async with serving(good) as (running, _):
-        running.process.send_signal(number)
-
-        assert await running.ended() == 0
-    assert "Traceback" not in running.log
-
-
-async def test_serve_takes_its_fields_from_the_environment(good: Path) -> None:
-    async with serving(good, GATEWAY_AUTH_REQUIRED="false") as (running, client):
-        answer = await client.get("/v1/models", headers={"authorization": ""})
-        running.process.send_signal(signal.SIGTERM)
-
-        assert await running.ended() == 0
-    assert answer.status_code == 200
-
-
-async def test_a_second_signal_ends_a_drain_at_once(good: Path) -> None:
-    """The drain would take an hour: its end within the deadline is the second signal's work."""
-
-    async def answer_never(request: Received, reply: Reply) -> None:
-        await reply.peer_closed()
-
-    async with FakeWorker(answer_never) as worker:
-        good.write_text(good.read_text("utf-8").replace("http://127.0.0.1:8101", worker.url), "utf-8")
-        async with serving(good, GATEWAY_SERVER_DRAIN_S="3600") as (running, client):
-            asking = asyncio.create_task(client.post("/v1/chat/completions", json=PROMPT))
-            await worker.received(1)
-            running.process.send_signal(signal.SIGTERM)
-            await running.told(r"(draining: 1 requests)")
-            assert not asking.done()
-
-            running.process.send_signal(signal.SIGTERM)
-
-            answer = await asking
-            assert await running.ended() == 0
-    assert answer.status_code == 503
-    assert answer.json()["error"]["code"] == "draining"

@@ -203,6 +203,18 @@ def test_other_versions_are_replaced(
     assert len(redone) == 1
 
 
+def test_comment_among_the_pins_is_no_reason_to_install_again(
+    cache: Path, python: FakePython, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(cache)
+    python.calls()
+    explained = tmp_path / "explained.txt"
+    explained.write_text("# why these\n" + environment.REQUIREMENTS.read_text())
+    monkeypatch.setattr(environment, "REQUIREMENTS", explained)
+    install(cache)
+    assert python.calls() == []
+
+
 def test_vanished_interpreter_is_not_located(cache: Path) -> None:
     install(cache)
     Place(cache).python.unlink()

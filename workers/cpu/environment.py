@@ -69,7 +69,9 @@ class Place:
     def venv_pins(self) -> str:
         """What the environment's stamp says if it is ours: every pin, and the Python it was made for."""
         # A system upgrade swaps the interpreter behind the link, and with it the packages' directory.
-        return f"{self.python.resolve()}\n{TORCH}\n{REQUIREMENTS.read_text()}"
+        lines = REQUIREMENTS.read_text().splitlines()
+        pins = [TORCH, *(line for line in lines if not line.startswith("#"))]
+        return "\n".join([str(self.python.resolve()), *pins])
 
     def model_origin(self) -> str:
         """What the bundled model's stamp says if it is ours: the weights and how they were converted."""

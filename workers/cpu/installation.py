@@ -79,6 +79,7 @@ def _ensure_venv(place: Place, detail: Detail) -> None:
     if place.has_venv():
         return detail("already installed")
     machine.check_disk(place.root)
+    detail("removing what is there")
     _remove(place.venv)  # what an interrupted installation left, or one of other versions
     detail("creating the virtual environment")
     child.run([machine.find_python(), "-m", "venv", place.venv], detail)

@@ -7,6 +7,7 @@ from tests.conftest import KEY, sha256
 BROKEN = sorted((Path(__file__).parent / "broken").glob("*.toml"))
 NAMES = [path.stem for path in BROKEN]
 
+ANY_PORT = "[server]\nport = 0\nadmin_port = 0\n"
 GOOD = f"""
 [[models]]
 name = "smollm2"

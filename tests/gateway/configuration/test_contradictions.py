@@ -60,6 +60,29 @@ def test_a_field_at_fault_causes_no_second_problem(right: str, wrong: str, field
     assert [problem.partition(" ")[0] for problem in found] == fields
 
 
+def test_one_model_without_a_name_leaves_open_what_others_refer_to() -> None:
+    found = problems(GOOD + "\n[[models]]\n" + worker("w1", model='"other"'))
+
+    assert [problem.partition(" ")[0] for problem in found] == ["models[1].name:"]
+
+
+def test_a_default_contradicts_as_well_as_a_given_value_also_beside_a_bad_field() -> None:
+    found = problems('[server]\nport = 8081\ndrain_s = "30s"\n' + GOOD)
+
+    assert [problem.partition(" ")[0] for problem in found] == ["server.drain_s", "server.admin_port"]
+
+
+@pytest.mark.parametrize("table", ["models", "workers", "tenants", "keys"])
+def test_a_table_at_fault_causes_no_second_problem(table: str) -> None:
+    raw = tomllib.loads(GOOD) | {table: 3}
+
+    with pytest.raises(ConfigurationError) as caught:
+        parse(raw, {})
+
+    (found,) = caught.value.problems
+    assert f"write [[{table}]], in double brackets" in found
+
+
 @pytest.mark.parametrize(
     "section",
     [

@@ -44,7 +44,7 @@ def test_the_maximum_of_a_chat(fields: dict[str, Any], told: dict[str, int], res
 @pytest.mark.parametrize(
     ("fields", "told", "reserved"),
     [
-        ({}, {}, COMPLETION_DEFAULT_TOKENS),
+        ({}, {}, 16),
         ({"max_tokens": None}, {}, COMPLETION_DEFAULT_TOKENS),
         ({"max_completion_tokens": 500}, {}, COMPLETION_DEFAULT_TOKENS),
         ({"model": "tight"}, {"max_tokens": 8}, 8),

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.errors import WorkerBroke, WorkerTimeout
 from gateway.upstream import Timeouts
-from tests.fakes import FakeWorker, Received, Reply
+from tests.fakes import FakeWorker, Received, Reply, framed, response_head
 from tests.gateway.upstream.asking import BODY, JSON, PATH, MakeClient, ask, whole
 
 
@@ -102,14 +102,14 @@ async def test_closing_an_answer_wakes_the_one_who_reads_it(client_for: MakeClie
 
 async def test_a_silent_stream_is_a_timeout(client_for: MakeClient) -> None:
     async def script(_: Received, reply: Reply) -> None:
-        await reply.stream_head()
-        await reply.event(b"a")
+        head = response_head(200, {"transfer-encoding": "chunked"})
+        await reply.send(head + framed(b"a"))  # at once, so that no gap lies between
         await reply.peer_closed()
 
     async with FakeWorker(script) as worker:
         client = client_for(worker.url, timeouts=Timeouts(connect_s=60, first_byte_s=60, gap_s=0.05))
         with await client.post(PATH, JSON, BODY) as answer:
-            assert await answer.read() == b"data: a\n\n"
+            assert await answer.read() == b"a"
             with pytest.raises(WorkerTimeout) as caught:
                 await answer.read()
         assert "no byte within 0.05 s" in caught.value.detail

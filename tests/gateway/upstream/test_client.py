@@ -82,11 +82,11 @@ async def test_a_connection_that_does_not_come_about_is_unreachable(
 
 async def test_no_answer_in_time_is_a_timeout_and_not_tried_again(client_for: MakeClient) -> None:
     async with FakeWorker([plain_answer, lambda _, reply: reply.peer_closed()]) as worker:
-        client = client_for(worker.url, timeouts=Timeouts(connect_s=60, first_byte_s=0.05, gap_s=60))
+        client = client_for(worker.url, timeouts=Timeouts(connect_s=60, first_byte_s=0.3, gap_s=60))
         await ask(client)
         with pytest.raises(WorkerTimeout) as caught:
             await ask(client)
-        assert "no answer within 0.05 s" in caught.value.detail
+        assert "no answer within 0.3 s" in caught.value.detail
         await worker.closed_by_peer(1)
         assert len(worker.requests) == 2
 
@@ -115,14 +115,14 @@ def test_ports_default_to_those_of_the_scheme() -> None:
 
 
 NO_URLS = [
-    *("worker:8000", "ftp://worker", "http://", "http://a@worker", "http://worker:99999"),
+    *("worker:8000", "ftp://worker", "http://", "http://a@worker", "http://worker:99999", "http://a..b"),
     *("http://w/?q=1", "http://w/#f", "http://w/a b", "http://wörker", "http://w/\x7f"),
 ]
 
 
 @pytest.mark.parametrize("url", NO_URLS)
 def test_what_is_no_url_of_a_worker_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match=r"URL|Port"):
+    with pytest.raises(ValueError, match=r"URL|Port|label"):
         WorkerClient(url, timeouts=Timeouts(1, 1, 1), idle_s=1, max_age_s=1)
 
 
@@ -140,6 +140,28 @@ async def test_a_header_cannot_break_out_of_its_line(
     with pytest.raises(ValueError, match="line break"):
         await client.post(PATH, [header], [])
     assert client.busy == 0
+
+
+async def test_the_caller_hears_when_the_request_is_on_its_way(client_for: MakeClient) -> None:
+    sent: list[int] = []
+
+    async with FakeWorker() as worker:
+        client = client_for(worker.url)
+        for _ in range(2):
+            answer = await client.post(PATH, JSON, BODY, lambda: sent.append(client.busy))
+            await whole(answer)
+        assert sent == [1, 1]
+
+
+async def test_the_caller_hears_of_no_request_that_was_not_sent(
+    client_for: MakeClient, unused_tcp_port: int
+) -> None:
+    sent: list[bool] = []
+    with pytest.raises(WorkerUnreachable):
+        await client_for(f"http://127.0.0.1:{unused_tcp_port}").post(
+            PATH, JSON, BODY, lambda: sent.append(True)
+        )
+    assert sent == []
 
 
 # The end

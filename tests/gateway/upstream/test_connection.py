@@ -109,10 +109,12 @@ async def test_only_a_reused_connection_that_ends_without_a_byte_is_stale(reused
     connection.send(b"HEAD", [], 0)
     if how == "eof":
         connection.eof_received()
-    transport.closing = True
-    connection.connection_lost(ConnectionResetError() if how == "reset" else None)
+        assert transport.aborted
+    else:
+        connection.connection_lost(ConnectionResetError())
     failure = await failure_of(connection)
     assert type(failure) is (StaleConnection if reused else WorkerBroke)
+    connection.connection_lost(None)
 
 
 async def test_a_reused_connection_that_ends_after_one_byte_is_broken_not_stale() -> None:
@@ -209,6 +211,12 @@ async def test_an_unfinished_head_does_not_move_the_first_byte_clock() -> None:
     assert "no answer within" in (await failure_of(connection)).detail
 
 
+async def test_a_head_without_a_body_does_not_stop_the_first_byte_clock() -> None:
+    connection, _ = asked(Timeouts(connect_s=60, first_byte_s=BRIEF_S, gap_s=60))
+    connection.data_received(HEAD)
+    assert "no answer within" in (await failure_of(connection)).detail
+
+
 async def test_silence_within_the_body_is_a_timeout() -> None:
     connection, _ = asked(Timeouts(connect_s=60, first_byte_s=60, gap_s=BRIEF_S))
     connection.data_received(HEAD + chunk(b"a"))
@@ -221,8 +229,7 @@ async def test_silence_within_the_body_is_a_timeout() -> None:
 async def test_the_gap_clock_stands_still_while_we_pause_reading() -> None:
     connection, transport = asked(Timeouts(connect_s=60, first_byte_s=60, gap_s=BRIEF_S))
     connection.data_received(HEAD + chunk(bytes(HIGH_WATER_BYTES + 1)))
-    other, _ = asked(Timeouts(connect_s=60, first_byte_s=60, gap_s=4 * BRIEF_S))
-    other.data_received(HEAD)
+    other, _ = asked(Timeouts(connect_s=60, first_byte_s=4 * BRIEF_S, gap_s=60))
     await failure_of(other)  # several gaps of the paused one have passed
     assert not transport.aborted
     connection.take()
@@ -261,3 +268,21 @@ async def test_the_clock_runs_again_for_a_request_after_an_idle_time() -> None:
     await failure_of(other)  # the timer of the idle one has run out meanwhile
     connection.send(b"HEAD", [], 0)
     assert type(await failure_of(connection)) is WorkerTimeout
+
+
+async def test_a_request_has_its_whole_first_byte_time_however_often_the_timer_looks() -> None:
+    connection, transport = asked(Timeouts(connect_s=60, first_byte_s=60, gap_s=BRIEF_S))
+    other, _ = asked(Timeouts(connect_s=60, first_byte_s=4 * BRIEF_S, gap_s=60))
+    await failure_of(other)  # the timer of the first has looked several times
+    assert not transport.aborted
+    connection.connection_lost(None)
+
+
+async def test_the_gap_is_counted_from_the_latest_arrival() -> None:
+    connection, transport = asked(Timeouts(connect_s=60, first_byte_s=BRIEF_S, gap_s=60))
+    connection._since -= 1000  # the request was long ago
+    connection.data_received(HEAD + chunk(b"a"))
+    other, _ = asked(Timeouts(connect_s=60, first_byte_s=4 * BRIEF_S, gap_s=60))
+    await failure_of(other)  # the timer of the first has looked several times
+    assert not transport.aborted
+    connection.connection_lost(None)

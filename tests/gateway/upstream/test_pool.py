@@ -1,7 +1,5 @@
 """Does the pool give back the latest connection, and close in time those that nobody wants?"""
 
-import asyncio
-
 import pytest
 
 from gateway.upstream.connection import Connection, Timeouts
@@ -55,22 +53,27 @@ async def test_a_connection_about_to_close_is_not_used() -> None:
     pool.clear()
 
 
-@pytest.mark.parametrize(
-    "settings", [{"idle_s": BRIEF_S, "max_age_s": 60}, {"idle_s": 60, "max_age_s": BRIEF_S}]
-)
-async def test_the_timer_closes_connections_past_their_time_one_after_the_other(
-    settings: dict[str, float],
-) -> None:
-    pool = IdlePool(**settings)
+@pytest.mark.parametrize("clock", ["idle_since", "connected_at"])
+async def test_the_timer_closes_those_past_their_time_and_waits_for_the_rest(clock: str) -> None:
+    limits = {"idle_since": (BRIEF_S, 60.0), "connected_at": (60.0, BRIEF_S)}
+    pool = IdlePool(idle_s=limits[clock][0], max_age_s=limits[clock][1])
     first, first_transport = made()
-    pool.put(first)
-    await until(lambda: asyncio.get_running_loop().time() > first.idle_since + BRIEF_S / 2)
     second, second_transport = made()
+    pool.put(first)
     pool.put(second)
+    setattr(second, clock, getattr(second, clock) + 30)
     await until(lambda: len(pool) == 1)
     assert (first_transport.aborted, second_transport.aborted) == (True, False)
+    assert pool._timer_at == getattr(second, clock) + BRIEF_S
+    pool.clear()
+
+
+async def test_the_timer_stops_with_the_last_connection() -> None:
+    pool = IdlePool(idle_s=BRIEF_S, max_age_s=60)
+    connection, transport = made()
+    pool.put(connection)
     await until(lambda: len(pool) == 0)
-    assert second_transport.aborted
+    assert transport.aborted
     assert pool._timer is None
 
 

@@ -1,0 +1,193 @@
+"""Does the command measure everything there is, judge it, keep it, and end what it started?"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from benchmarks.footprint import __main__ as command
+from benchmarks.footprint import measurements
+from benchmarks.footprint.measurements import Measurement, Plan
+from benchmarks.footprint.report import Row
+from benchmarks.footprint.rig import Rig, WorkerPlan
+from benchmarks.footprint.streams import RequestFailed
+
+SMALL = [
+    "--streams",
+    "3",
+    "--steady-streams",
+    "2",
+    "--uploads",
+    "2",
+    "--body-bytes",
+    "2000",
+    "--requests",
+    "8",
+]
+GUARD_S = 60.0
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(command.main, arguments, catch_exceptions=False)
+
+
+def only(monkeypatch: pytest.MonkeyPatch, *rows: Row, error: Exception | None = None) -> list[Rig]:
+    """Replace all measurements by one that gives these rows or fails. Returns where its rig will be."""
+    rigs: list[Rig] = []
+
+    async def answer(rig: Rig) -> list[Row]:
+        rigs.append(rig)
+        if error is not None:
+            raise error
+        return list(rows)
+
+    made = Measurement("the question", [WorkerPlan("steady", 0.0)], 1, answer)
+    monkeypatch.setattr(command, "measurements", lambda plan: [made])
+    return rigs
+
+
+def test_a_small_run_gives_every_row_with_unit_and_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measurements, "QUIET_TOKENS", 2)
+    file = tmp_path / "results" / "footprint.json"
+
+    result = run(*SMALL, "--json", str(file))
+
+    assert result.exit_code in (0, 1), result.output  # figures of so small a run mean nothing
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    assert kept["benchmark"] == "footprint"
+    assert kept["parameters"] == {
+        "streams": 3, "steady_streams": 2, "uploads": 2, "body_bytes": 2000, "requests": 8,
+    }  # fmt: skip
+    assert [(row["name"], row["unit"], row["target"]) for row in kept["rows"]] == [
+        ("idle process", "MB", 80),
+        ("open stream, the first 3", "KB", 64),
+        ("open stream, 3 again", "KB", 64),
+        ("longest gap of 2 streams, alone", "ms", None),
+        ("longest gap of 2 streams, beside 2 bodies of 0.002 MB", "ms", 250),
+        ("burst of 8: not answered, warm-up included", "requests", 0),
+        ("burst of 8: in flight after it", "requests", 0),
+        ("burst of 8: in the queue after it", "requests", 0),
+        ("burst of 8: memory before it", "MB", None),
+        ("burst of 8: memory grown by it", "%", 10),
+    ]
+    values = {row["name"]: row["value"] for row in kept["rows"]}
+    assert values["idle process"] > 10
+    assert values["longest gap of 2 streams, alone"] > 0
+    assert values["longest gap of 2 streams, beside 2 bodies of 0.002 MB"] > 0
+    assert [
+        values[f"burst of 8: {name}"] for name in ("not answered, warm-up included", "in flight after it")
+    ] == [0, 0]
+    assert "idle process" in result.stdout
+    assert result.stderr.splitlines() == [
+        f"measuring: {question}" for question in ("idle process", "open streams", "uploads", "burst")
+    ]
+
+
+def test_half_of_a_burst_has_to_wait_so_that_the_queue_is_used() -> None:
+    *_, burst = measurements.measurements(Plan(1, 1, 1, 1000, requests=1000))
+
+    assert burst.max_concurrency * len(burst.workers) == 500
+
+
+def test_large_bodies_go_to_a_worker_that_streams_nothing() -> None:
+    questions = {of.question: of for of in measurements.measurements(Plan(1, 1, 1, 1000, 1))}
+
+    assert [worker.model for worker in questions["uploads"].workers] == ["steady", "images"]
+
+
+@pytest.mark.parametrize(("value", "status"), [(80.0, 0), (81.0, 1)])
+def test_the_exit_status_tells_whether_every_target_is_met(
+    value: float, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only(monkeypatch, Row("context", 1e9, "MB"), Row("judged", value, "MB", at_most=80))
+
+    assert run().exit_code == status
+
+
+def test_what_cannot_be_measured_is_named_with_the_end_of_the_gateways_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    only(monkeypatch, error=RequestFailed("a stream ended after 0 tokens"))
+
+    result = run()
+
+    assert result.exit_code == 2
+    assert "the question: a stream ended after 0 tokens" in result.stderr
+    assert "serving on" in result.stderr
+
+
+def test_a_measurement_is_bounded_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    rigs = only(monkeypatch)
+    monkeypatch.setattr(command, "LIMIT_S", 0.0)
+
+    result = run()
+
+    assert result.exit_code == 2
+    assert "took longer than 0 s" in result.stderr
+    assert rigs == []
+
+
+def test_a_measurement_begins_once_every_worker_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    up: list[float] = []
+
+    async def answer(rig: Rig) -> list[Row]:
+        up.append(await rig.total("gateway_worker_up"))
+        return []
+
+    workers = [WorkerPlan("steady", 0.0)] * 3
+    monkeypatch.setattr(command, "measurements", lambda plan: [Measurement("up", workers, 1, answer)])
+
+    assert run().exit_code == 0
+    assert up == [3]
+
+
+def test_a_file_that_cannot_be_written_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rigs = only(monkeypatch)
+    (tmp_path / "file").touch()
+
+    result = run("--json", str(tmp_path / "file" / "footprint.json"))
+
+    assert result.exit_code == 2
+    assert "cannot write" in result.stderr
+    assert rigs == []
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_running(pid: int) -> bool:
+    """Neither gone nor a zombie that nobody has asked after."""
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_ends_it_and_all_that_it_started(number: signal.Signals) -> None:
+    endless = ["--streams", "1", "--uploads", "1000000", "--body-bytes", "1000"]
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.footprint", *endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert program.stderr is not None
+    while (await program.stderr.readline()).decode().strip() != "measuring: uploads":
+        pass
+    deadline_s = time.monotonic() + GUARD_S
+    while len(started := children(program.pid)) < 3:  # two workers and the gateway
+        assert time.monotonic() < deadline_s
+        await asyncio.sleep(0.05)
+    os.kill(program.pid, number)
+    await program.communicate()
+
+    assert program.returncode == 130
+    assert not [pid for pid in started if is_running(pid)]

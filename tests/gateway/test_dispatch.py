@@ -1,0 +1,196 @@
+"""Does a request go to the best worker that has room, and elsewhere only if it cannot have begun?"""
+
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from gateway import settings
+from gateway.accounting import Ledger
+from gateway.admission import Admission
+from gateway.dispatch import Dispatcher
+from gateway.errors import NoWorker, WorkerBroke, WorkerUnreachable
+from gateway.fleet import Fleet, Member, Slot
+from gateway.model import Job, Worker
+from gateway.upstream import Timeouts, WorkerClient
+from tests.fakes import FakeWorker, Received, Reply
+from tests.gateway.test_model import Clock, job, trip
+
+
+def in_order(job: Job, workers: Sequence[Worker], turn: int) -> Sequence[Worker]:
+    """A policy that tells its turn by what it prefers: an even one the first, an odd one the last."""
+    return workers if turn % 2 == 0 else workers[::-1]
+
+
+class Hall:
+    """Workers, the clients for them, and a dispatcher that takes their places."""
+
+    def __init__(self, urls: dict[str, str], limit: int = 2, **rules: Any) -> None:
+        self.clock = Clock()
+        self.fleet = Fleet(
+            settings.Fleet(**rules), [Member(id, "small", limit, up=True) for id in urls], self.clock
+        )
+        self.ledger = Ledger(self.clock, lambda line: None)
+        timeouts = Timeouts(connect_s=5, first_byte_s=60, gap_s=60)
+        self.clients = {
+            id: WorkerClient(url, timeouts=timeouts, idle_s=60, max_age_s=60) for id, url in urls.items()
+        }
+        self.dispatcher = Dispatcher(self.fleet, in_order, self.clients, self.ledger, self.clock)
+        self.admission: Admission[Slot] = Admission(
+            settings.Admission(), self.dispatcher.place, self.clock, self.ledger.queued
+        )
+
+    def in_flight(self) -> dict[str, int]:
+        return {member.id: member.in_flight for member in self.fleet.members.values()}
+
+
+@asynccontextmanager
+async def hall(*workers: FakeWorker | str, **more: Any) -> AsyncIterator[Hall]:
+    """Workers w0, w1 and so on; at the end, no place is taken and no connection open."""
+    urls = {f"w{n}": of if isinstance(of, str) else of.url for n, of in enumerate(workers)}
+    made = Hall(urls, **more)
+    async with AsyncExitStack() as stack:
+        for client in made.clients.values():
+            stack.push_async_callback(client.aclose)
+        yield made
+    assert set(made.in_flight().values()) <= {0}
+    assert {client.busy for client in made.clients.values()} <= {0}
+
+
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """The URL of a port that is taken, and that nobody listens on."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+# Ranking
+
+
+async def test_a_place_is_taken_at_the_worker_that_the_policy_puts_first() -> None:
+    async with hall("http://a", "http://b") as at:
+        slot = at.dispatcher.place(job())
+        assert slot is not None
+        assert slot.member.id == "w0"
+        assert at.in_flight() == {"w0": 1, "w1": 0}
+        slot.close()
+
+
+async def test_each_place_taken_is_a_turn() -> None:
+    async with hall("http://a", "http://b") as at:
+        slots = [at.dispatcher.place(job()) for _ in range(4)]
+        assert [slot and slot.member.id for slot in slots] == ["w0", "w1", "w0", "w1"]
+        assert at.dispatcher.place(job()) is None  # all are full: no turn
+        for slot in slots:
+            assert slot is not None
+            slot.close()
+        slot = at.dispatcher.place(job())
+        assert slot is not None
+        assert slot.member.id == "w0"
+        slot.close()
+
+
+async def test_a_full_worker_is_passed_over() -> None:
+    async with hall("http://a", "http://b", limit=1) as at:
+        busy = at.fleet.occupy("w0", job())
+        slot = at.dispatcher.place(job())
+        assert slot is not None
+        assert slot.member.id == "w1"
+        assert at.dispatcher.place(job()) is None
+        slot.close()
+        busy.close()
+
+
+async def test_a_worker_that_was_tried_is_passed_over() -> None:
+    async with hall("http://a", "http://b") as at:
+        slot = at.dispatcher.place(job(), without=["w0"])
+        assert slot is not None
+        assert slot.member.id == "w1"
+        slot.close()
+        assert at.dispatcher.place(job(), without=["w0", "w1"]) is None
+
+
+async def test_where_no_worker_is_well_it_is_said() -> None:
+    async with hall("http://a") as at:
+        with pytest.raises(NoWorker):
+            at.dispatcher.place(job(model="large"))
+
+
+# Opening
+
+
+async def test_the_request_arrives_with_its_id_and_its_bytes_and_asks_for_no_compression() -> None:
+    async with FakeWorker() as worker, hall(worker) as at:
+        walked, asked = trip(), job(body=(b'{"a":1', memoryview(b',"b":2}')))
+        async with at.admission.enter(asked, walked) as turn:
+            with await at.dispatcher.open(asked, turn, walked) as answer:
+                assert answer.status == 200
+        [request] = worker.requests
+    assert (request.target, request.body) == ("/v1/chat/completions", b'{"a":1,"b":2}')
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["accept-encoding"] == "identity"
+    assert request.headers["x-request-id"] == "req-1"
+    assert "authorization" not in request.headers
+    assert (walked.worker, walked.sent_at) == ("w0", at.clock.now)
+    assert (at.ledger.retries, at.ledger.worker_failures) == (0, {})
+
+
+async def test_a_worker_out_of_reach_is_replaced_by_another(nowhere: str) -> None:
+    async with FakeWorker() as worker, hall(nowhere, worker) as at:
+        walked = trip()
+        async with at.admission.enter(job(), walked) as turn:
+            with await at.dispatcher.open(job(), turn, walked):
+                assert at.in_flight() == {"w0": 0, "w1": 1}
+                assert turn.place.member.id == "w1"
+        assert (walked.worker, walked.sent_at) == ("w1", at.clock.now)
+        assert (at.ledger.retries, at.ledger.worker_failures) == (1, {("w0", "unreachable"): 1})
+        assert at.fleet.members["w0"].failures == 1
+
+
+async def test_where_all_others_are_full_the_failure_is_told(nowhere: str) -> None:
+    async with hall(nowhere, "http://full", limit=1) as at:
+        busy = at.fleet.occupy("w1", job())
+        walked = trip()
+        with pytest.raises(WorkerUnreachable):
+            async with at.admission.enter(job(), walked) as turn:
+                await at.dispatcher.open(job(), turn, walked)
+        busy.close()
+        assert (walked.worker, walked.sent_at) == ("w0", None)
+        assert (at.ledger.retries, at.ledger.worker_failures) == (0, {("w0", "unreachable"): 1})
+
+
+async def test_no_more_than_three_workers_are_tried(nowhere: str) -> None:
+    async with hall(*[nowhere] * 4) as at:
+        walked = trip()
+        with pytest.raises(WorkerUnreachable):
+            async with at.admission.enter(job(), walked) as turn:
+                await at.dispatcher.open(job(), turn, walked)
+        assert at.ledger.retries == 2
+        assert sum(at.ledger.worker_failures.values()) == 3
+        assert [member.failures for member in at.fleet.members.values()].count(0) == 1
+
+
+async def test_when_the_last_worker_is_ejected_the_caller_hears_that_there_is_none(nowhere: str) -> None:
+    async with hall(nowhere, failures=1) as at:
+        with pytest.raises(NoWorker):
+            async with at.admission.enter(job(), trip()) as turn:
+                await at.dispatcher.open(job(), turn, trip())
+        assert not at.fleet.members["w0"].up
+        assert at.ledger.worker_failures == {("w0", "unreachable"): 1}
+
+
+async def test_a_worker_that_may_have_begun_is_not_replaced() -> None:
+    async def dies(request: Received, reply: Reply) -> None:
+        reply.reset()
+
+    async with FakeWorker(dies) as first, FakeWorker() as second, hall(first, second) as at:
+        walked = trip()
+        with pytest.raises(WorkerBroke):
+            async with at.admission.enter(job(), walked) as turn:
+                await at.dispatcher.open(job(), turn, walked)
+        assert (len(first.requests), len(second.requests)) == (1, 0)
+        assert (walked.worker, at.ledger.retries) == ("w0", 0)
+        assert walked.sent_at is not None

@@ -1,0 +1,365 @@
+"""Which paths exist, who may see what there, and is every end of a request told, counted and let go?"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+from starlette.types import ASGIApp, Message
+
+from gateway import settings
+from gateway.accounting import Ledger
+from gateway.auth import Authenticator, Key
+from gateway.endpoints import Completions, admin_app, public_app
+from gateway.errors import BadRequest, Draining
+from gateway.exchange import ClientGone, Exchange
+from gateway.fleet import Catalogue, Fleet, Member
+from gateway.fleet.catalogue import Card
+from gateway.model import Endpoint, Incoming, Model, Tenant, Trip
+from gateway.pipeline import Corridor
+from gateway.underway import UnderWay
+from tests.conftest import KEY, sha256
+from tests.gateway.test_exchange import Asgi, part
+from tests.gateway.test_model import Clock, caller
+
+BEARER = (b"authorization", b"Bearer " + KEY.encode())
+Walk = Callable[[Incoming, Exchange, Trip], Awaitable[None]]
+
+
+class Page:
+    """One answered GET, its parts read."""
+
+    def __init__(self, asgi: Asgi) -> None:
+        head, body = asgi.sent
+        self.status: int = head["status"]
+        self.headers = dict(head["headers"])
+        self.text: bytes = body["body"]
+        assert self.headers[b"content-length"] == b"%d" % len(self.text)
+        assert body.get("more_body", False) is False
+
+    def json(self) -> Any:
+        assert self.headers[b"content-type"] == b"application/json"
+        return json.loads(self.text)
+
+    @property
+    def code(self) -> str:
+        return str(self.json()["error"]["code"])
+
+
+async def get(app: ASGIApp, path: str, *headers: tuple[bytes, bytes], method: str = "GET") -> Page:
+    asgi = Asgi(headers=headers, method=method, path=path, raw_path=path.encode())
+    await app(asgi.scope, asgi.receive, asgi.send)
+    return Page(asgi)
+
+
+class Building:
+    """The public application, with stand-ins for completions that say their own path."""
+
+    def __init__(self, tenant: Tenant | None = None) -> None:
+        self.catalogue = Catalogue({Model("small"): ["gpt-4o"], Model("org/large"): []})
+        self.member = Member("w0", "small", 4)
+        self.is_draining = False
+        self.served: list[str] = []
+        tenant = tenant or Tenant("acme")
+        self.app = public_app(
+            [cast(Completions, Marker(endpoint, self.served)) for endpoint in Endpoint],
+            Authenticator({Key("acme-1", sha256(KEY)): tenant}, b"secret"),
+            self.catalogue,
+            Fleet(settings.Fleet(), [self.member]),
+            lambda: self.is_draining,
+        )
+
+    async def get(self, path: str, *headers: tuple[bytes, bytes], method: str = "GET") -> Page:
+        return await get(self.app, path, *headers, method=method)
+
+
+class Marker:
+    """Takes the place of completions; notes that it was reached."""
+
+    def __init__(self, endpoint: Endpoint, served: list[str]) -> None:
+        self.path = endpoint.path
+        self.served = served
+
+    async def __call__(self, *_: object) -> None:
+        self.served.append(self.path)
+
+
+# Pages
+
+
+async def test_health_needs_no_key_and_no_worker() -> None:
+    page = await Building().get("/health")
+    assert (page.status, page.json()) == (200, {"status": "alive"})
+
+
+async def test_ready_means_that_a_worker_is_up_and_no_drain_has_begun() -> None:
+    building = Building()
+    page = await building.get("/ready")
+    assert (page.status, page.code, page.headers[b"retry-after"]) == (503, "no_worker", b"1")
+    building.member.up = True
+    page = await building.get("/ready")
+    assert (page.status, page.json()) == (200, {"status": "ready"})
+    building.is_draining = True
+    page = await building.get("/ready")
+    assert (page.status, page.code, page.headers[b"retry-after"]) == (503, "draining", b"1")
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/small", "/v1/models/nope"])
+async def test_models_are_for_callers_with_a_key(path: str) -> None:
+    page = await Building().get(path)
+    assert (page.status, page.code) == (401, "invalid_api_key")
+    assert page.headers[b"www-authenticate"] == b"Bearer"
+
+
+async def test_models_are_listed_under_all_their_names() -> None:
+    page = await Building().get("/v1/models", BEARER)
+    assert page.status == 200
+    listing = page.json()
+    assert listing["object"] == "list"
+    assert [card["id"] for card in listing["data"]] == ["small", "org/large", "gpt-4o"]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "listed"),
+    [
+        ("*", ["small", "org/large", "gpt-4o"]),
+        ("small", ["small", "gpt-4o"]),
+        ("gpt-4o", ["gpt-4o"]),
+        ("org/large", ["org/large"]),
+    ],
+)
+async def test_a_tenant_sees_the_models_that_it_may_use(allowed: str, listed: list[str]) -> None:
+    building = Building(Tenant("acme", frozenset({allowed})))
+    page = await building.get("/v1/models", BEARER)
+    assert [card["id"] for card in page.json()["data"]] == listed
+    for name in ("small", "org/large", "gpt-4o"):
+        page = await building.get(f"/v1/models/{name}", BEARER)
+        assert page.status == (200 if name in listed else 404)
+
+
+async def test_one_model_is_shown_also_if_its_name_has_a_slash() -> None:
+    building = Building()
+    building.catalogue.report([Card("org/large", created=5, owned_by="acme", max_model_len=4096)])
+    page = await building.get("/v1/models/org/large", BEARER)
+    assert page.json() == {
+        "id": "org/large",
+        "object": "model",
+        "created": 5,
+        "owned_by": "acme",
+        "max_model_len": 4096,
+    }
+
+
+async def test_an_unknown_model_and_a_forbidden_one_cannot_be_told_apart() -> None:
+    building = Building(Tenant("acme", frozenset({"small"})))
+    unknown, forbidden = [await building.get(f"/v1/models/{name}", BEARER) for name in ("nope", "org/large")]
+    assert (unknown.status, unknown.code) == (404, "model_not_found")
+    assert unknown.text == forbidden.text
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/health", "/ready", "/v1/models", "/v1/models/small"])
+async def test_pages_are_only_to_be_read(path: str, method: str) -> None:
+    page = await Building().get(path, BEARER, method=method)
+    assert (page.status, page.code, page.headers[b"allow"]) == (405, "method_not_allowed", b"GET, HEAD")
+
+
+async def test_a_page_may_be_asked_for_its_head() -> None:
+    assert (await Building().get("/health", method="HEAD")).status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/v1",
+        "/health/",
+        "/v1/embeddings",
+        "/v1/completions/",
+        "/v1/chat/completions/",
+        "//v1/completions",
+        "/V1/completions",
+        "/v1/chat/completions/x",
+        "/v1/load_lora_adapter",
+        "/metrics",
+        "/docs",
+        "/tokenize",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_there_is_nothing_else(path: str, method: str) -> None:
+    building = Building()
+    page = await building.get(path, method=method)
+    assert (page.status, page.code) == (404, "not_found")
+    assert building.served == []
+
+
+@pytest.mark.parametrize("endpoint", Endpoint)
+async def test_completions_have_their_exact_path(endpoint: Endpoint) -> None:
+    building = Building()
+    asgi = Asgi(path=endpoint.path, raw_path=endpoint.path.encode())
+    await building.app(asgi.scope, asgi.receive, asgi.send)
+    assert building.served == [endpoint.path]
+
+
+async def test_an_escaped_path_is_another_path() -> None:
+    building = Building()
+    asgi = Asgi(path="/v1/completions", raw_path=b"/v1/%63ompletions")
+    await building.app(asgi.scope, asgi.receive, asgi.send)
+    assert (building.served, Page(asgi).code) == ([], "not_found")
+
+
+@pytest.mark.parametrize("path", ["/health", "/nothing", "/v1/models"])
+async def test_every_page_has_a_request_id(path: str) -> None:
+    page = await Building().get(path, (b"x-request-id", b"mine"))
+    assert page.headers[b"x-request-id"] == b"mine"
+    assert len((await Building().get(path)).headers[b"x-request-id"]) == 32
+
+
+async def test_the_admin_port_has_metrics_and_health_and_nothing_else() -> None:
+    app = admin_app(lambda: b"gateway_up 1\n")
+    page = await get(app, "/metrics")
+    assert (page.status, page.text) == (200, b"gateway_up 1\n")
+    assert page.headers[b"content-type"] == b"text/plain; version=0.0.4; charset=utf-8"
+    assert (await get(app, "/health")).json() == {"status": "alive"}
+    assert (await get(app, "/v1/models", BEARER)).code == "not_found"
+
+
+# Completions
+
+
+class Desk:
+    """Completions with a corridor that does as a test says."""
+
+    def __init__(self, walk: Walk) -> None:
+        self.walk = walk
+        self.lines: list[dict[str, Any]] = []
+        self.clock = Clock()
+        self.under_way = UnderWay(self.clock, stall_s=60)
+        self.app = Completions(
+            Endpoint.CHAT,
+            cast(Corridor, self),
+            Ledger(self.clock, self.lines.append),
+            settings.Server(max_body_bytes=1024),
+            self.clock,
+            self.under_way,
+        )
+
+    async def serve(self, *messages: Message, **scope: Any) -> Asgi:
+        asgi = Asgi(*(messages or (part(b"{}"),)), **scope)
+        await self.app(asgi.scope, asgi.receive, asgi.send)
+        assert len(self.under_way) == 0
+        return asgi
+
+    def outcome(self) -> tuple[int, str]:
+        """Of the only request so far."""
+        [line] = self.lines
+        return line["status"], line["outcome"]
+
+
+def raising(error: BaseException) -> Walk:
+    async def walk(incoming: Incoming, exchange: Exchange, trip: Trip) -> None:
+        raise error
+
+    return walk
+
+
+async def test_a_request_is_brought_to_the_corridor_and_counted_at_its_end() -> None:
+    async def walk(incoming: Incoming, exchange: Exchange, trip: Trip) -> None:
+        assert (incoming.id, incoming.endpoint, trip.id) == ("mine", Endpoint.CHAT, "mine")
+        assert len(desk.under_way) == 1
+        trip.caller, trip.outcome = caller(), "ok"
+        body = await exchange.body()
+        await exchange.start(200, [], len(body))
+        await exchange.finish(body)
+
+    desk = Desk(walk)
+    asgi = await desk.serve(headers=[(b"content-type", b"application/json"), (b"x-request-id", b"mine")])
+    assert [(status, body) for status, _, body in asgi.connection.replies] == [(200, b"{}")]
+    assert desk.outcome() == (200, "ok")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
+async def test_completions_take_post(method: str) -> None:
+    desk = Desk(raising(AssertionError("not reached")))
+    [(status, headers, body)] = (await desk.serve(method=method)).connection.replies
+    assert (status, json.loads(body)["error"]["code"]) == (405, "method_not_allowed")
+    assert b"allow: POST\r\n" in headers
+    assert desk.outcome() == (405, "method_not_allowed")
+
+
+async def test_an_error_of_a_room_is_told() -> None:
+    desk = Desk(raising(BadRequest("No.", param="n")))
+    [(status, _, body)] = (await desk.serve()).connection.replies
+    assert (status, json.loads(body)["error"]["message"]) == (400, "No.")
+    assert desk.outcome() == (400, "invalid_value")
+
+
+async def test_a_bug_is_told_without_its_text_and_logged_with_it(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk(raising(ZeroDivisionError("secret")))
+    [(status, _, body)] = (await desk.serve()).connection.replies
+    assert (status, json.loads(body)["error"]["code"]) == (500, "internal_error")
+    assert b"secret" not in body
+    [record] = caplog.records
+    assert record.getMessage().startswith("request ")
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], ZeroDivisionError)
+    assert desk.outcome() == (500, "internal_error")
+
+
+async def test_a_caller_who_leaves_during_the_upload_is_counted_and_told_nothing() -> None:
+    desk = Desk(raising(ClientGone()))
+    asgi = await desk.serve()
+    assert (asgi.connection.replies, asgi.sent) == ([], [])
+    assert desk.outcome() == (0, "client_gone")
+
+
+async def waiting(incoming: Incoming, exchange: Exchange, trip: Trip) -> None:
+    await exchange.body()
+    await asyncio.Event().wait()
+
+
+async def test_a_caller_who_leaves_later_is_counted_and_the_task_goes_on() -> None:
+    desk = Desk(waiting)
+    asgi = Asgi(part(b"{}"))
+
+    async def serve() -> int:
+        await desk.app(asgi.scope, asgi.receive, asgi.send)
+        task = asyncio.current_task()
+        assert task is not None
+        return task.cancelling()
+
+    serving = asyncio.create_task(serve())
+    while asgi.connection.on_lost is None:  # noqa: ASYNC110 - each pass of the loop brings it further
+        await asyncio.sleep(0)
+    asgi.connection.on_lost()
+    assert await serving == 0
+    assert desk.outcome() == (0, "client_gone")
+    assert asgi.connection.replies == []
+
+
+async def test_a_caller_who_is_sent_away_is_told_why() -> None:
+    desk = Desk(waiting)
+    asgi = Asgi(part(b"{}"))
+    serving = asyncio.create_task(desk.app(asgi.scope, asgi.receive, asgi.send))
+    while asgi.connection.on_lost is None:  # noqa: ASYNC110 - each pass of the loop brings it further
+        await asyncio.sleep(0)
+    desk.under_way.send_away(Draining("Bye.", retry_after_s=1))
+    await serving
+    [(status, _, body)] = asgi.connection.replies
+    assert (status, json.loads(body)["error"]["message"]) == (503, "Bye.")
+    assert desk.outcome() == (503, "draining")
+
+
+async def test_a_cancellation_from_elsewhere_passes_through_and_nothing_stays_behind() -> None:
+    desk = Desk(waiting)
+    asgi = Asgi(part(b"{}"))
+    serving = asyncio.create_task(desk.app(asgi.scope, asgi.receive, asgi.send))
+    while asgi.connection.on_lost is None:  # noqa: ASYNC110 - each pass of the loop brings it further
+        await asyncio.sleep(0)
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    assert (len(desk.under_way), len(desk.lines)) == (0, 1)
+    assert cast(Any, asgi.connection).on_lost is None

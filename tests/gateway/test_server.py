@@ -1,0 +1,136 @@
+"""Are ports had or refused with a word, are applications served, and do signals begin a drain?"""
+
+import asyncio
+import os
+import signal
+import socket
+
+import httpx
+import pytest
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway import settings
+from gateway.server import PortTaken, listen, running, until_told_to_stop
+
+
+def saying(text: bytes) -> ASGIApp:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": text})
+
+    return app
+
+
+def port_of(listener: socket.socket) -> int:
+    return int(listener.getsockname()[1])
+
+
+def url_of(listener: socket.socket) -> str:
+    return f"http://127.0.0.1:{port_of(listener)}/"
+
+
+# Ports
+
+
+def test_a_port_that_is_taken_is_refused_with_what_to_do() -> None:
+    with listen("admin_port", "127.0.0.1", 0) as taken:
+        port = port_of(taken)
+        with pytest.raises(PortTaken) as caught:
+            listen("admin_port", "127.0.0.1", port)
+        assert str(caught.value) == (
+            f"server.admin_port = {port}: cannot listen on 127.0.0.1: Address already in use. "
+            "Stop what uses it, or choose another admin_port"
+        )
+
+
+def test_an_address_of_another_machine_is_refused_likewise() -> None:
+    with pytest.raises(PortTaken, match=r"server\.port = 0: cannot listen on 192\.0\.2\.1: "):
+        listen("port", "192.0.2.1", 0)
+
+
+@pytest.mark.parametrize(
+    ("host", "family"), [("127.0.0.1", socket.AF_INET), ("0.0.0.0", socket.AF_INET), ("::1", socket.AF_INET6)]
+)
+def test_a_port_is_had_at_addresses_of_both_families(host: str, family: socket.AddressFamily) -> None:
+    with listen("port", host, 0) as listener:
+        assert listener.family == family
+        assert port_of(listener) > 0
+
+
+# Serving
+
+
+async def test_each_application_is_served_on_its_own_socket_as_long_as_the_context_lasts() -> None:
+    with listen("port", "127.0.0.1", 0) as public, listen("admin_port", "127.0.0.1", 0) as admin:
+        urls = url_of(public), url_of(admin)
+        apps = [(saying(b"public"), public), (saying(b"admin"), admin)]
+        async with httpx.AsyncClient(trust_env=False) as client:
+            async with running(apps, settings.Server()):
+                assert [(await client.get(url)).content for url in urls] == [b"public", b"admin"]
+            for url in urls:
+                with pytest.raises(httpx.ConnectError):
+                    await client.get(url)
+
+
+async def test_an_answer_says_nothing_of_the_server_and_believes_no_proxy() -> None:
+    seen: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope)
+        await saying(b"x")(scope, receive, send)
+
+    with listen("port", "127.0.0.1", 0) as listener:
+        async with (
+            running([(app, listener)], settings.Server()),
+            httpx.AsyncClient(trust_env=False) as client,
+        ):
+            forwarded = {"x-forwarded-for": "1.2.3.4", "x-forwarded-proto": "https"}
+            answer = await client.get(url_of(listener), headers=forwarded)
+    assert "server" not in answer.headers
+    [scope] = seen
+    assert (scope["client"][0], scope["scheme"]) == ("127.0.0.1", "http")
+
+
+async def test_serving_leaves_the_signals_alone() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    with listen("port", "127.0.0.1", 0) as listener:
+        async with running([(saying(b"x"), listener)], settings.Server()):
+            async with httpx.AsyncClient(trust_env=False) as client:
+                await client.get(url_of(listener))  # by now it serves
+            assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+            assert not set(uvicorn.server.HANDLED_SIGNALS) - {signal.SIGTERM, signal.SIGINT}
+
+
+# Signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_begins_the_drain_and_a_second_one_hurries_it(number: signal.Signals) -> None:
+    began = asyncio.Event()
+
+    async def drain(hurry: asyncio.Event) -> None:
+        assert not hurry.is_set()
+        began.set()
+        await hurry.wait()
+
+    stopping = asyncio.create_task(until_told_to_stop(drain))
+    await asyncio.sleep(0)  # from here on, signals are handled
+    os.kill(os.getpid(), number)
+    await began.wait()
+    assert not stopping.done()
+    os.kill(os.getpid(), number)
+    await stopping
+
+
+async def test_a_drain_that_ends_by_itself_needs_no_second_signal_and_gives_the_signals_back() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+
+    async def drain(hurry: asyncio.Event) -> None:
+        return None
+
+    stopping = asyncio.create_task(until_told_to_stop(drain))
+    await asyncio.sleep(0)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await stopping
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
