@@ -54,6 +54,7 @@ class Ledger:
         self.inter_token = Tallies(TOKEN_SECONDS)
         self.overhead = Tallies(OVERHEAD_SECONDS)
         self.queue_wait = Tallies(SECONDS)
+        self.store_seconds = Tallies(OVERHEAD_SECONDS)
         self.estimate_error = Tallies(RATIOS)
 
     def gaps(self) -> Tally:
@@ -166,6 +167,7 @@ class GatewayCollector(Collector):
             "overhead_seconds", "From head to worker, without the wait in the queue.", (), of.overhead
         )
         yield _histogram("queue_wait_seconds", "Wait for a worker.", ("bucket", "outcome"), of.queue_wait)
+        yield _histogram("store_seconds", "For one step of the limits' store.", (), of.store_seconds)
         yield _histogram(
             "estimate_error_ratio", "Estimated prompt tokens / real ones.", (), of.estimate_error
         )

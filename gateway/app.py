@@ -8,6 +8,7 @@ import secrets
 import socket
 import ssl
 import time
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from starlette.middleware.cors import CORSMiddleware
@@ -48,48 +49,54 @@ class Gateway:
         self._stack = contextlib.AsyncExitStack()
         self._draining = False
         self._ledger = Ledger(clock, self._journal.write)
-        self._catalogue = Catalogue(
-            {
-                Model(of.name, of.max_model_len, of.default_max_tokens, of.max_output_tokens): of.aliases
-                for of in settings.models
-            }
-        )
+        self._catalogue = _catalogue(settings)
         self.fleet = Fleet(
             settings.fleet, [Member(of.id, of.model, of.max_concurrency) for of in settings.workers]
         )
         self._tls = ssl.create_default_context(cafile=settings.upstream.ca_file or None)
-        self._origins = {of.id: Origin(of.url, _credentials(of)) for of in settings.workers}
         self._clients = {of.id: _client(of, settings, self._tls) for of in settings.workers}
         self.under_way = UnderWay(clock, settings.server.client_stall_s)
-        auth = _authenticator(settings)
-        dispatcher = Dispatcher(
-            self.fleet, POLICIES[settings.routing.policy], self._clients, self._ledger, clock
-        )
+        policy = POLICIES[settings.routing.policy]
+        dispatcher = Dispatcher(self.fleet, policy, self._clients, self._ledger, clock)
         self.admission = Admission(settings.admission, dispatcher.place, clock, self._ledger.queued)
         self.fleet.on_room = self.admission.wake
         corridor = Corridor(
-            auth=auth,
+            auth=_authenticator(settings),
             intake=Intake(settings.intake, settings.routing.bucket_edges, self._catalogue),
-            limits=RateLimiter(MemoryStore()),
+            limits=RateLimiter(MemoryStore(), clock, self._ledger.store_seconds.at().add),
             admission=self.admission,
             dispatcher=dispatcher,
             relay=Relay(clock),
             ledger=self._ledger,
         )
+        self.public = self._public_app(corridor, clock)
+        self.admin = self._admin_app()
+
+    def _public_app(self, corridor: Corridor, clock: Callable[[], float]) -> ASGIApp:
+        server = self._settings.server
         completions = [
-            Completions(endpoint, corridor, self._ledger, settings.server, clock, self.under_way)
+            Completions(endpoint, corridor, self._ledger, server, clock, self.under_way)
             for endpoint in Endpoint
         ]
-        self.public: ASGIApp = public_app(
-            completions, auth, self._catalogue, self.fleet, lambda: self._draining
+        app = public_app(completions, corridor.auth, self._catalogue, self.fleet, lambda: self._draining)
+        return _with_cors(app, server.cors_origins) if server.cors_origins else app
+
+    def _admin_app(self) -> ASGIApp:
+        registry = CollectorRegistry()
+        registry.register(
+            GatewayCollector(
+                self._ledger,
+                buckets=len(self._settings.routing.bucket_edges) + 1,
+                depth=self.admission.depth,
+                workers=lambda: [(member.snapshot(), member.up) for member in self.fleet.members.values()],
+            )
         )
-        if settings.server.cors_origins:
-            self.public = _with_cors(self.public, settings.server.cors_origins)
-        registry = self._collector()
-        self.admin: ASGIApp = admin_app(lambda: generate_latest(registry))
+        ProcessCollector(registry=registry)
+        return admin_app(lambda: generate_latest(registry))
 
     async def __aenter__(self) -> "Gateway":
-        probes = Probes(self._settings.fleet, self.fleet, self._catalogue, self._origins, self._tls)
+        origins = {of.id: Origin(of.url, _credentials(of)) for of in self._settings.workers}
+        probes = Probes(self._settings.fleet, self.fleet, self._catalogue, origins, self._tls)
         await self._stack.enter_async_context(probes)
         self._sweeper = asyncio.create_task(self.under_way.watch_for_stalls(), name="stalled callers")
         return self
@@ -128,19 +135,6 @@ class Gateway:
             async with asyncio.timeout(LAST_WORDS_S):
                 await self.under_way.empty()
 
-    def _collector(self) -> CollectorRegistry:
-        registry = CollectorRegistry()
-        registry.register(
-            GatewayCollector(
-                self._ledger,
-                buckets=len(self._settings.routing.bucket_edges) + 1,
-                depth=self.admission.depth,
-                workers=lambda: [(member.snapshot(), member.up) for member in self.fleet.members.values()],
-            )
-        )
-        ProcessCollector(registry=registry)
-        return registry
-
 
 async def run(settings: Settings) -> None:
     """Serve until a signal. Raises PortTaken."""
@@ -156,6 +150,15 @@ async def run(settings: Settings) -> None:
 def _shown(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://{host}:{port}"
+
+
+def _catalogue(settings: Settings) -> Catalogue:
+    return Catalogue(
+        {
+            Model(of.name, of.max_model_len, of.default_max_tokens, of.max_output_tokens): of.aliases
+            for of in settings.models
+        }
+    )
 
 
 def _client(worker: WorkerSettings, settings: Settings, tls: ssl.SSLContext) -> WorkerClient:

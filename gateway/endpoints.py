@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -129,6 +128,30 @@ async def _respond(scope: Scope, send: Send, status: int, headers: list[Header],
     await send({"type": "http.response.body", "body": body})
 
 
+class Models:
+    """GET /v1/models and /v1/models/{id}: what this caller may use."""
+
+    def __init__(self, auth: Authenticator, catalogue: Catalogue) -> None:
+        self._auth = auth
+        self._catalogue = catalogue
+
+    def all(self, scope: Scope) -> object:
+        caller = self._auth.identify(scope["headers"])
+        cards = [card for card in self._catalogue.cards() if self._may_use(caller, card["id"])]
+        return {"object": "list", "data": cards}
+
+    def one(self, scope: Scope) -> object:
+        caller = self._auth.identify(scope["headers"])
+        name = scope["path_params"]["name"]
+        if not self._may_use(caller, name):
+            raise ModelNotFound("The model does not exist, or this key may not use it.", param="model")
+        return self._catalogue.card(name)
+
+    def _may_use(self, caller: Caller, name: str) -> bool:
+        model = self._catalogue.find(name)
+        return model is not None and not caller.tenant.models.isdisjoint(("*", name, model.name))
+
+
 def public_app(
     completions: Iterable[Completions],
     auth: Authenticator,
@@ -137,22 +160,7 @@ def public_app(
     is_draining: Callable[[], bool],
 ) -> ASGIApp:
     """The application of the public port. Paths that are not named here do not exist."""
-
-    def may_use(caller: Caller, card: dict[str, Any]) -> bool:
-        names = caller.tenant.models
-        model = catalogue.find(card["id"])
-        return "*" in names or card["id"] in names or (model is not None and model.name in names)
-
-    def models(scope: Scope) -> object:
-        caller = auth.identify(scope["headers"])
-        return {"object": "list", "data": [card for card in catalogue.cards() if may_use(caller, card)]}
-
-    def model(scope: Scope) -> object:
-        caller = auth.identify(scope["headers"])
-        name = scope["path_params"]["name"]
-        if catalogue.find(name) is not None and may_use(caller, card := catalogue.card(name)):
-            return card
-        raise ModelNotFound("The model does not exist, or this key may not use it.", param="model")
+    models = Models(auth, catalogue)
 
     def ready(scope: Scope) -> object:
         if is_draining():
@@ -161,29 +169,29 @@ def public_app(
             raise NoWorker("No model server is up.", retry_after_s=1)
         return {"status": "ready"}
 
-    pages = Router(
-        [
-            Route("/v1/models", Page(models)),
-            Route("/v1/models/{name:path}", Page(model)),
-            Route("/health", Page(lambda scope: {"status": "alive"})),
-            Route("/ready", Page(ready)),
-        ],
-        redirect_slashes=False,
-        default=_nothing,
+    pages = _router(
+        Route("/v1/models", Page(models.all)),
+        Route("/v1/models/{name:path}", Page(models.one)),
+        Route("/health", Page(_alive)),
+        Route("/ready", Page(ready)),
     )
     return Door({of.path.encode("ascii"): of for of in completions}, pages)
 
 
 def admin_app(metrics: Callable[[], bytes]) -> ASGIApp:
     """The application of the admin port."""
-    return Router(
-        [
-            Route("/metrics", Page(lambda scope: metrics(), b"text/plain; version=0.0.4; charset=utf-8")),
-            Route("/health", Page(lambda scope: {"status": "alive"})),
-        ],
-        redirect_slashes=False,
-        default=_nothing,
+    return _router(
+        Route("/metrics", Page(lambda scope: metrics(), b"text/plain; version=0.0.4; charset=utf-8")),
+        Route("/health", Page(_alive)),
     )
+
+
+def _router(*routes: Route) -> Router:
+    return Router(routes, redirect_slashes=False, default=_nothing)
+
+
+def _alive(scope: Scope) -> object:
+    return {"status": "alive"}
 
 
 class Door:

@@ -31,8 +31,12 @@ class Connection(Protocol):
         """Forget about that."""
         ...
 
+    def is_sent_to_by(self, send: Send) -> bool:
+        """Whether `send` brings messages here as they are, with no middleware in between."""
+        ...
+
     def reply(self, status: int, headers: bytes, body: bytes) -> bool:
-        """Send a whole answer with one write. False if the caller must first take what came before."""
+        """Send a whole answer with one write. False if that cannot be done now; ASGI can always."""
         ...
 
     def chunk(self, data: bytes) -> bool:
@@ -48,8 +52,8 @@ class Exchange:
     """One request. Work for a caller who leaves is cancelled; `gone` tells that from other reasons."""
 
     __slots__ = (
-        "_clock", "_connection", "_finished", "_head", "_is_event_stream", "_max_body_bytes", "_receive",
-        "_scope", "_send", "farewell", "gone", "sending_since", "started", "task", "trip",
+        "_clock", "_connection", "_finished", "_head", "_is_direct", "_is_event_stream", "_max_body_bytes",
+        "_receive", "_scope", "_send", "farewell", "gone", "sending_since", "started", "task", "trip",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +70,7 @@ class Exchange:
         self._receive = receive
         self._send = send
         self._connection: Connection = scope["extensions"][CONNECTION]
+        self._is_direct = self._connection.is_sent_to_by(send)
         self._max_body_bytes = max_body_bytes
         self._clock = clock
         self._finished = False
@@ -177,7 +182,7 @@ class Exchange:
     async def send(self, data: bytes) -> None:
         if self._head is not None:
             await self._release_head(self._head)
-        if not self._connection.chunk(data):
+        if not (self._is_direct and self._connection.chunk(data)):
             await self._write({"type": "http.response.body", "body": data, "more_body": True})
 
     async def finish(self, data: bytes = b"") -> None:
@@ -186,7 +191,9 @@ class Exchange:
         self._connection.unwatch()
         if self._head is not None:
             status, headers, _ = self._head
-            if self._connection.reply(status, block(headers, self.trip, self._clock()), data):
+            if self._is_direct and self._connection.reply(
+                status, block(headers, self.trip, self._clock()), data
+            ):
                 return
             await self._release_head(self._head)
         await self._write({"type": "http.response.body", "body": data, "more_body": False})

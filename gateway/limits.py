@@ -1,5 +1,7 @@
 """May this tenant do that now? Take requests, tokens and a slot before the work; settle by what was used."""
 
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol
 
@@ -29,10 +31,10 @@ class LimitStore(Protocol):
 class Reservation:
     """What a request has taken. Leaving it settles, exactly once, whatever happened inside."""
 
-    __slots__ = ("_job", "_lease", "_reserved", "_store", "_used", "quotas")
+    __slots__ = ("_job", "_lease", "_limiter", "_reserved", "_used", "quotas")
 
-    def __init__(self, store: LimitStore, lease: str, job: Job) -> None:
-        self._store = store
+    def __init__(self, limiter: "RateLimiter", lease: str, job: Job) -> None:
+        self._limiter = limiter
         self._lease = lease
         self._job = job
         self._reserved = _cost(job)
@@ -44,7 +46,10 @@ class Reservation:
         self._used = usage.prompt_tokens + usage.completion_tokens
 
     async def __aenter__(self) -> "Reservation":
-        verdict = await self._store.take(self._lease, self._job.caller.tenant, self._reserved)
+        limiter = self._limiter
+        began = limiter.clock()
+        verdict = await limiter.store.take(self._lease, self._job.caller.tenant, self._reserved)
+        limiter.observe(limiter.clock() - began)
         if verdict.refused:
             raise _refusal(verdict, self._reserved)
         self.quotas = verdict.quotas
@@ -53,21 +58,30 @@ class Reservation:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._store.settle(self._lease, self._job.caller.tenant, self._reserved, self._used)
+        self._limiter.store.settle(self._lease, self._job.caller.tenant, self._reserved, self._used)
 
 
 class RateLimiter:
-    def __init__(self, store: LimitStore) -> None:
-        self._store = store
+    """observe: is told how long each step of the store took, in seconds."""
+
+    def __init__(
+        self,
+        store: LimitStore,
+        clock: Callable[[], float] = time.monotonic,
+        observe: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.observe = observe
         self._count = 0
 
     def reserve(self, job: Job) -> Reservation:
         """A lease: `async with`. Entering it may raise RateLimited."""
         self._count += 1  # the caller chooses job.id, so it alone is no name for a lease
-        return Reservation(self._store, f"{job.id}:{self._count}", job)
+        return Reservation(self, f"{job.id}:{self._count}", job)
 
     async def look(self, tenant: Tenant) -> Quotas:
-        return await self._store.look(tenant)
+        return await self.store.look(tenant)
 
 
 def _cost(job: Job) -> int:

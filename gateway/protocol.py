@@ -10,6 +10,7 @@ import json
 import secrets
 from collections.abc import Callable
 
+from starlette.types import Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from gateway.errors import BadRequest, GatewayError, HeadTooLarge, UploadTooSlow
@@ -37,6 +38,9 @@ class Handle:
 
     def unwatch(self) -> None:
         self._protocol.on_lost = None
+
+    def is_sent_to_by(self, send: Send) -> bool:
+        return getattr(send, "__self__", None) is self._cycle
 
     def reply(self, status: int, headers: bytes, body: bytes) -> bool:
         protocol, cycle = self._protocol, self._cycle

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
@@ -30,13 +31,19 @@ class PortTaken(Exception):
 
 
 def listen(name: str, host: str, port: int) -> socket.socket:
-    """A bound socket; raises PortTaken. `name`: the setting that holds the port."""
+    """A bound socket; raises PortTaken. `name`: "port" or "admin_port", the setting that names it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
+    except socket.gaierror:
+        setting = name.replace("port", "host")
         raise PortTaken(
-            f"server.{name} = {port}: cannot listen on {host}: {error.strerror}. "
+            f'server.{setting} = "{host}": no address of this machine. Name one, or "0.0.0.0"'
+        ) from None
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise PortTaken(
+            f"server.{name} = {port}: cannot listen on {host}: {reason}. "
             f"Stop what uses it, or choose another {name}"
         ) from None
 

@@ -214,9 +214,9 @@ class TenantSettings(Section):
     max_concurrency: Positive | None = None
     """Requests at once, queued ones included. Left out: no limit."""
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
-    """Its share of the queue."""
+    """Its share of the queue. Kept for a fair queue: first come, first served ignores it."""
     priority: Literal["interactive", "default", "batch"] = "default"
-    """Its place in the queue."""
+    """Its place in the queue. Kept for a fair queue: first come, first served ignores it."""
 
 
 class KeySettings(Section):

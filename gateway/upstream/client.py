@@ -153,7 +153,7 @@ class WorkerClient:
 
     def _give_back(self, connection: Connection) -> None:
         self._busy -= 1
-        if connection.reusable and not self._closed:
+        if connection.reusable:
             self._pool.put(connection)
         else:
             connection.abort()

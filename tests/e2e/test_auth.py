@@ -165,8 +165,8 @@ async def test_no_key_and_no_prompt_is_ever_told_or_logged(
     secrets = [KEY, canary, worker_key, "canary-prompt"]
     secrets += [hashlib.sha256(secret.encode()).hexdigest() for secret in (KEY, canary)]
 
-    async def echo(request: Received, reply: Reply) -> None:
-        assert request.headers["authorization"] == f"Bearer {worker_key}"
+    async def fail(request: Received, reply: Reply) -> None:
+        assert request.headers.pop("authorization") == f"Bearer {worker_key}"
         await reply.json({"error": {"message": json.dumps(request.headers), "code": 500}}, 500)
 
     def stumble(*_: object) -> None:
@@ -180,7 +180,7 @@ async def test_no_key_and_no_prompt_is_ever_told_or_logged(
         {**QUESTION, "model": "no", "prompt": "canary-prompt"},
     ]
     caplog.set_level(logging.DEBUG)
-    async with FakeWorker(echo) as worker:
+    async with FakeWorker(fail) as worker:
         workers = [{"id": "w0", "url": worker.url, "model": MODEL, "api_key_env": "CANARY_WORKER_KEY"}]
         async with observed(worker, workers=workers) as gateway:
             for key in (KEY, canary):

@@ -28,6 +28,7 @@ CONTRACT = {
     "gateway_worker_up": {"worker"},
     "gateway_worker_failures": {"worker", "kind"},
     "gateway_retries": set(),
+    "gateway_store_seconds": set(),
     "gateway_store_degraded": set(),
     "gateway_estimate_error_ratio": set(),
 }
@@ -89,6 +90,7 @@ def test_every_metric_of_the_contract_has_its_name_and_its_labels() -> None:
     gaps.add(0.1)
     books.ledger.close(walked(gaps=gaps))
     books.ledger.queued(1, 0.25, "served")
+    books.ledger.store_seconds.at().add(0.001)
     books.ledger.limited["requests",] += 1
     books.ledger.worker_failures["w1", "broke"] += 1
     text = generate_latest(books.registry).decode()

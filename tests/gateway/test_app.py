@@ -129,9 +129,9 @@ async def test_a_workers_own_key_comes_from_the_environment(monkeypatch: pytest.
         with listen("port", "127.0.0.1", 0) as public, listen("admin_port", "127.0.0.1", 0) as admin:
             settings = parse(config, os.environ)
             gateway = Gateway(settings, Journal(io.BytesIO()))
-            async with gateway, running(gateway.on(public, admin), settings.server):
-                async with calling(public.getsockname()[1]) as client:
-                    assert (await client.post(PATH, json=CHAT)).status_code == 200
+            serving = running(gateway.on(public, admin), settings.server)
+            async with gateway, serving, calling(public.getsockname()[1]) as client:
+                assert (await client.post(PATH, json=CHAT)).status_code == 200
         [request] = worker.requests
         assert request.headers["authorization"] == "Bearer w-secret"
         assert {probe.headers["authorization"] for probe in worker.probes} == {"Bearer w-secret"}
@@ -209,12 +209,12 @@ async def ended_by(end: Callable[[Gateway], Coroutine[Any, Any, None]], **server
     """What a caller of an endless stream hears when a drain ends it."""
     begun = asyncio.Event()
     async with FakeWorker(endless(begun)) as worker, served(configuration(worker, server=server)) as gateway:
-        async with gateway.http() as client:
-            async with client.stream("POST", PATH, json=CHAT | {"stream": True}) as answer:
-                await begun.wait()
-                ending = asyncio.create_task(end(gateway.gateway))
-                heard = (await answer.aread()).decode()
-                await ending
+        stream = CHAT | {"stream": True}
+        async with gateway.http() as client, client.stream("POST", PATH, json=stream) as answer:
+            await begun.wait()
+            ending = asyncio.create_task(end(gateway.gateway))
+            heard = (await answer.aread()).decode()
+            await ending
         assert [line["outcome"] for line in gateway.log_lines()] == ["draining"]
         assert len(gateway.gateway.under_way) == 0
     return heard

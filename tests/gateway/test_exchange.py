@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from starlette.types import Message, Scope
+from starlette.types import Message, Scope, Send
 
 from gateway.errors import (
     BadRequest,
@@ -31,6 +31,7 @@ class FakeConnection:
     def __init__(self) -> None:
         self.upload_stalled = False
         self.takes = True
+        self.is_behind_middleware = False
         self.on_lost: Callable[[], None] | None = None
         self.replies: list[tuple[int, bytes, bytes]] = []
         self.chunks: list[bytes] = []
@@ -41,6 +42,9 @@ class FakeConnection:
 
     def unwatch(self) -> None:
         self.on_lost = None
+
+    def is_sent_to_by(self, send: Send) -> bool:
+        return not self.is_behind_middleware
 
     def reply(self, status: int, headers: bytes, body: bytes) -> bool:
         if self.takes:
@@ -306,6 +310,28 @@ async def test_a_whole_answer_waits_for_a_caller_whose_socket_is_full() -> None:
     assert told(head["headers"]).keys() == {b"content-type", b"content-length"} | TOLD
     assert told(head["headers"])[b"content-length"] == b"2"
     assert body == {"type": "http.response.body", "body": b"{}", "more_body": False}
+    assert asgi.connection.replies == []
+
+
+@pytest.mark.parametrize("length", [2, None])
+async def test_an_answer_passes_through_what_middleware_there_is(length: int | None) -> None:
+    asgi = Asgi()
+    asgi.connection.is_behind_middleware = True
+    made = exchange(asgi)
+    await made.start(200, [JSON], length)
+    await made.send(b"{")
+    await made.finish(b"}")
+    assert [of["type"].rpartition(".")[2] for of in asgi.sent] == ["start", "body", "body"]
+    assert (asgi.connection.replies, asgi.connection.chunks) == ([], [])
+
+
+async def test_a_whole_answer_passes_through_middleware_too() -> None:
+    asgi = Asgi()
+    asgi.connection.is_behind_middleware = True
+    made = exchange(asgi)
+    await made.start(200, [JSON], 2)
+    await made.finish(b"{}")
+    assert [of["type"].rpartition(".")[2] for of in asgi.sent] == ["start", "body"]
     assert asgi.connection.replies == []
 
 

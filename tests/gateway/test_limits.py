@@ -1,11 +1,12 @@
 """Is what a request takes settled once, at its true price, and is a refusal told so that a caller can act?"""
 
+import contextlib
 from typing import Any
 
 import pytest
 
 from gateway.errors import RateLimited
-from gateway.limits import RateLimiter, Reservation
+from gateway.limits import LimitStore, RateLimiter, Reservation
 from gateway.model import Quota, Quotas, Tenant, Usage, Verdict
 from gateway.stores.memory import MemoryStore
 from tests.gateway.test_model import Clock, job
@@ -32,9 +33,13 @@ class ScriptedStore:
         return self.verdict.quotas
 
 
+def limiter(store: LimitStore) -> RateLimiter:
+    return RateLimiter(store, Clock(), lambda took_s: None)
+
+
 async def taken_for(tenant: Tenant, **fields: Any) -> int:
     store = ScriptedStore()
-    async with RateLimiter(store).reserve(job(tenant, **fields)):
+    async with limiter(store).reserve(job(tenant, **fields)):
         [(_, _, tokens)] = store.taken
     return tokens
 
@@ -42,7 +47,7 @@ async def taken_for(tenant: Tenant, **fields: Any) -> int:
 async def refused(verdict: Verdict, **fields: Any) -> RateLimited:
     store = ScriptedStore(verdict)
     with pytest.raises(RateLimited) as caught:
-        async with RateLimiter(store).reserve(job(**fields)):
+        async with limiter(store).reserve(job(**fields)):
             raise AssertionError("the room was entered")
     assert store.settled == []
     return caught.value
@@ -72,7 +77,7 @@ async def test_only_what_the_caller_asked_for_can_exceed_the_limit(
 
 async def test_leaving_settles_with_what_was_charged_last() -> None:
     store = ScriptedStore()
-    async with RateLimiter(store).reserve(job()) as reservation:
+    async with limiter(store).reserve(job()) as reservation:
         assert isinstance(reservation, Reservation)
         assert reservation.quotas == GRANTED.quotas
         reservation.charge(Usage(10, 1))
@@ -85,7 +90,7 @@ async def test_leaving_settles_with_what_was_charged_last() -> None:
 async def test_a_request_that_was_not_charged_is_refunded() -> None:
     store = ScriptedStore()
     with pytest.raises(ZeroDivisionError):
-        async with RateLimiter(store).reserve(job()):
+        async with limiter(store).reserve(job()):
             raise ZeroDivisionError
     [(_, _, reserved, used)] = store.settled
     assert (reserved, used) == (30, None)
@@ -93,17 +98,33 @@ async def test_a_request_that_was_not_charged_is_refunded() -> None:
 
 async def test_two_requests_of_one_id_hold_two_leases() -> None:
     store = MemoryStore(Clock())
-    limiter, tenant = RateLimiter(store), Tenant("acme", max_concurrency=2)
-    async with limiter.reserve(job(tenant, id="same")):
-        async with limiter.reserve(job(tenant, id="same")):
+    made, tenant = limiter(store), Tenant("acme", max_concurrency=2)
+    async with made.reserve(job(tenant, id="same")):
+        async with made.reserve(job(tenant, id="same")):
             assert store.leases(tenant) == 2
         assert store.leases(tenant) == 1
     assert store.leases(tenant) == 0
 
 
 async def test_looking_takes_nothing() -> None:
-    limiter, tenant = RateLimiter(MemoryStore(Clock())), Tenant("acme", requests_per_minute=60)
-    assert await limiter.look(tenant) == await limiter.look(tenant) == Quotas(Quota(60, 60, 0.0))
+    made, tenant = limiter(MemoryStore(Clock())), Tenant("acme", requests_per_minute=60)
+    assert await made.look(tenant) == await made.look(tenant) == Quotas(Quota(60, 60, 0.0))
+
+
+@pytest.mark.parametrize("verdict", [GRANTED, Verdict(Quotas(), "concurrency", 1.0)])
+async def test_how_long_the_store_took_is_told_whatever_it_said(verdict: Verdict) -> None:
+    clock = Clock()
+    steps_s: list[float] = []
+
+    class SlowStore(ScriptedStore):
+        async def take(self, lease: str, tenant: Tenant, tokens: int) -> Verdict:
+            clock.now += 0.25
+            return await super().take(lease, tenant, tokens)
+
+    with contextlib.suppress(RateLimited):
+        async with RateLimiter(SlowStore(verdict), clock, steps_s.append).reserve(job()):
+            clock.now += 60  # the work itself
+    assert steps_s == [0.25]
 
 
 async def test_a_refusal_by_requests_says_limit_rest_and_wait() -> None:

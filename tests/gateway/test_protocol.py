@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from gateway import settings
 from gateway.errors import GatewayError
@@ -181,6 +181,22 @@ async def test_an_answer_to_head_has_no_body() -> None:
         following = await line.hear()
         assert head.startswith(b"HTTP/1.1 200 ")
         assert (following.status, following.body) == (200, b"[2]")
+
+
+async def test_a_send_of_its_own_is_told_from_one_of_a_middleware() -> None:
+    async def ask(exchange: Exchange, connection: Handle) -> None:
+        async def wrapped(message: Message) -> None:
+            raise AssertionError("nothing is sent")
+
+        assert connection.is_sent_to_by(exchange._send)
+        assert not connection.is_sent_to_by(wrapped)
+        await echo(exchange, connection)
+
+    async with house(ask) as at:
+        line = await at.call()
+        line.say(post())
+        await line.hear()
+        assert await at.endings.get() is None
 
 
 async def test_parts_of_a_stream_leave_as_they_come() -> None:

@@ -38,10 +38,11 @@ def test_a_port_that_is_taken_is_refused_with_what_to_do() -> None:
         port = port_of(taken)
         with pytest.raises(PortTaken) as caught:
             listen("admin_port", "127.0.0.1", port)
-        assert str(caught.value) == (
-            f"server.admin_port = {port}: cannot listen on 127.0.0.1: Address already in use. "
-            "Stop what uses it, or choose another admin_port"
-        )
+    message = str(caught.value)
+    assert message.startswith(
+        f"server.admin_port = {port}: cannot listen on 127.0.0.1: Address already in use"
+    )
+    assert message.endswith("Stop what uses it, or choose another admin_port")
 
 
 def test_an_address_of_another_machine_is_refused_likewise() -> None:
@@ -124,8 +125,6 @@ async def test_a_signal_begins_the_drain_and_a_second_one_hurries_it(number: sig
 
 
 async def test_a_drain_that_ends_by_itself_needs_no_second_signal_and_gives_the_signals_back() -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-
     async def drain(hurry: asyncio.Event) -> None:
         return None
 
@@ -133,4 +132,5 @@ async def test_a_drain_that_ends_by_itself_needs_no_second_signal_and_gives_the_
     await asyncio.sleep(0)
     os.kill(os.getpid(), signal.SIGTERM)
     await stopping
-    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler

@@ -172,7 +172,7 @@ async def test_the_end_of_a_client_ends_idle_connections(client_for: MakeClient)
         client = client_for(worker.url)
         await ask(client)
         await client.aclose()
-        assert client.idle == 0
+        assert (client.idle, client._open, client._pool._timer) == (0, set(), None)
         await worker.closed_by_peer(1)
 
 
@@ -215,11 +215,13 @@ async def test_an_answer_finished_after_the_end_of_its_client_is_not_kept(client
 
 
 async def test_a_client_that_has_ended_is_unreachable_and_may_end_again(client_for: MakeClient) -> None:
-    client = client_for("http://127.0.0.1:1")
-    await client.aclose()
-    await client.aclose()
-    with pytest.raises(WorkerUnreachable):
-        await ask(client)
+    async with FakeWorker() as worker:
+        client = client_for(worker.url)
+        await client.aclose()
+        await client.aclose()
+        with pytest.raises(WorkerUnreachable):
+            await ask(client)
+        assert worker.connections == []
 
 
 async def test_a_client_may_end_at_the_moment_an_attempt_to_connect_runs_out(
