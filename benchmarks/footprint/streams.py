@@ -124,7 +124,7 @@ async def open_streams(count: int, url: str, key: str, body: bytes) -> AsyncIter
         for failure in await asyncio.gather(*connecting, return_exceptions=True):
             if failure is not None:
                 raise failure  # only now that no other connection can still come about
-        await reach(streams, 1)
+        await asyncio.gather(*(stream.reaches(1) for stream in streams))
         yield streams
     finally:
         for stream in streams:

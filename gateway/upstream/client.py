@@ -142,7 +142,7 @@ class WorkerClient:
                     lambda: connection, self._host, self._port, ssl=self._tls
                 )
         except BaseException as error:
-            connection.abort()
+            connection.abort()  # an orderly end of TLS would wait for the worker
             self._forget(connection)  # uvloop does not tell of a loss that comes as early as this
             if isinstance(error, OSError):  # time-outs, failed look-ups and failed TLS are OSErrors, too
                 raise WorkerUnreachable(f"{self._peer}: {error!r}") from error

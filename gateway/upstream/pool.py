@@ -16,7 +16,7 @@ class IdlePool:
         self._max_age_s = max_age_s
         self._parked: list[Connection] = []  # in the order of parking
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0  # loop time
+        self._timer_at: float  # loop time
 
     def __len__(self) -> int:
         return len(self._parked)

@@ -136,18 +136,17 @@ class PacedTokens:
 
 async def test_a_refused_stream_is_told_with_what_the_server_said() -> None:
     async with FakeWorker(refuse) as worker:
-        with pytest.raises(RequestFailed, match="after 0 tokens: .*no such key"):
+        with pytest.raises(RequestFailed, match=r"after 0 tokens: .*no such key"):
             async with open_streams(2, worker.url, "sk-test", BODY):
                 pass
 
 
 async def test_a_stream_that_ends_while_it_is_waited_for_is_told() -> None:
-    async with FakeWorker(three_tokens) as worker:
-        async with open_streams(1, worker.url, "sk-test", BODY) as opened:
-            with pytest.raises(RequestFailed, match="ended after 3 tokens"):
-                await opened[0].reaches(4)
-            with pytest.raises(RequestFailed, match="ended after 3 tokens"):
-                await opened[0].reaches(5)  # long ended by now
+    async with FakeWorker(three_tokens) as worker, open_streams(1, worker.url, "sk-test", BODY) as opened:
+        with pytest.raises(RequestFailed, match="ended after 3 tokens"):
+            await opened[0].reaches(4)
+        with pytest.raises(RequestFailed, match="ended after 3 tokens"):
+            await opened[0].reaches(5)  # long ended by now
 
 
 async def test_a_server_that_is_not_there_fails_the_streams_at_once() -> None:

@@ -75,7 +75,8 @@ async def test_a_plain_answer_has_as_many_tokens_as_a_stream() -> None:
     ("first", "last", "usage"), [("true", "false", 0), ("false", "true", 1), ("true", "true", 1)]
 )
 async def test_of_two_members_with_one_name_the_last_counts(first: str, last: str, usage: int) -> None:
-    body = '{"stream":true,"max_tokens":2,"stream_options":{"include_usage":%s},"stream_options":{"include_usage":%s}}'
+    options = '"stream_options":{"include_usage":%s}'
+    body = f'{{"stream":true,"max_tokens":2,{options},{options}}}'
     async with steady_worker() as url, httpx.AsyncClient(trust_env=False, verify=False) as client:
         answer = await client.post(f"{url}/v1/chat/completions", content=body % (first, last))
 

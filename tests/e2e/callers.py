@@ -13,11 +13,12 @@ from tests.fakes import PROMPT_TOKENS, compact
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+READ_BYTES = 4096  # a caller that does not read takes little more
 TOKENS = 8  # the answer of the fake worker
 
 # Token ids are counted, not estimated, so charges can be told in advance.
-QUESTION = {"model": MODEL, "prompt": list(range(PROMPT_TOKENS)), "max_tokens": TOKENS}
-STREAMED = {**QUESTION, "stream": True}
+QUESTION: dict[str, Any] = {"model": MODEL, "prompt": list(range(PROMPT_TOKENS)), "max_tokens": TOKENS}
+STREAMED: dict[str, Any] = {**QUESTION, "stream": True}
 COST = PROMPT_TOKENS + TOKENS
 
 
@@ -38,7 +39,7 @@ class Caller:
             plug.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_bytes)
         plug.setblocking(False)
         await asyncio.get_running_loop().sock_connect(plug, self._address)
-        self._reader, self._writer = await asyncio.open_connection(sock=plug, limit=1024)
+        self._reader, self._writer = await asyncio.open_connection(sock=plug, limit=READ_BYTES)
         return self
 
     async def __aexit__(
@@ -57,10 +58,7 @@ class Caller:
 
     async def until(self, mark: bytes) -> bytes:
         """All up to and with these bytes."""
-        data = b""
-        while not data.endswith(mark):
-            data += await self._reader.readexactly(1)
-        return data
+        return await self._reader.readuntil(mark)
 
     async def rest(self) -> bytes:
         """All until the gateway ends the connection."""

@@ -74,9 +74,9 @@ def _free_ports(count: int) -> range:
     raise LookupError("no free ports between 20000 and 32000")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def real_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStack]:
-    """Two CPU workers kept by `workers up`, and one gateway; started once for all tests."""
+    """Two CPU workers kept by `workers up`, and one gateway; started once for the tests of this folder."""
     place = tmp_path_factory.mktemp("real")
     environment = locate()
     gateway_port, _, *worker_ports = _free_ports(4)  # the second is the gateway's admin port

@@ -23,6 +23,7 @@ POLL_S = 0.01
 REQUESTS = 1000  # a minute
 TOKENS = 100_000
 TENANT = {"id": "acme", "requests_per_minute": REQUESTS, "tokens_per_minute": TOKENS}
+NOWHERE = "http://127.0.0.1:9"  # the URL of a worker that is never up
 STEADY_PROBES = {"probe_interval_s": 60}  # one probe at the start, so that requests meet a dead worker first
 
 
@@ -79,7 +80,7 @@ class Observed(Served):
         return self.log_lines()
 
     async def ended(self, *outcomes: str, requests: int, tokens: int) -> list[dict[str, Any]]:
-        """All requests so far have ended, in these ways, and nothing of them is left. Returns their log lines.
+        """All requests so far have ended, in these ways, and nothing of them is left. Returns their log.
 
         requests, tokens: what the tenant has been charged for all of them. To be asked once.
         """
@@ -120,7 +121,7 @@ async def observed(*workers: FakeWorker, **sections: Any) -> AsyncIterator[Obser
 
 @contextmanager
 def failing_late() -> Iterator[list[BaseException]]:
-    """Keep a test's failure until its servers have ended in good order, which a failure would not let them."""
+    """Keep a test's failure until its servers have ended in good order, as it would not let them."""
     failure: list[BaseException] = []
     try:
         yield failure
@@ -137,5 +138,11 @@ def limited(*workers: FakeWorker, max_concurrency: int = 1) -> list[dict[str, An
 
 
 def _client(url: str, headers: Mapping[str, str] | None = None) -> httpx.AsyncClient:
-    # Reading the system's certificates, which plain HTTP has no use for, would take most of a test's time.
-    return httpx.AsyncClient(base_url=url, headers=headers, timeout=GUARD_S, trust_env=False, verify=False)
+    return httpx.AsyncClient(
+        base_url=url,
+        headers=headers,
+        timeout=GUARD_S,
+        limits=httpx.Limits(max_connections=None),
+        trust_env=False,
+        verify=False,  # reading the system's certificates, of no use here, would take most of a test's time
+    )

@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.conftest import KEY
 from tests.e2e.observed import GUARD_S, POLL_S
 
+DRAINING = re.compile(rb"draining: (\d+) requests")
 SERVING = re.compile(rb"serving on (http://[\d.:]+), metrics on (http://[\d.:]+)")
 
 
@@ -26,7 +27,7 @@ class Program:
     """A gateway that runs."""
 
     process: asyncio.subprocess.Process
-    url: str
+    url: str  # known once it serves
     admin_url: str
     log: Path  # its standard output
 
@@ -45,25 +46,30 @@ class Program:
         while await self.metric(name) != value:  # noqa: ASYNC110
             await asyncio.sleep(POLL_S)
 
+    async def says(self, mark: re.Pattern[bytes]) -> re.Match[bytes]:
+        """Wait until its standard error holds this in a line."""
+        assert self.process.stderr is not None
+        while not (said := mark.search(await self.process.stderr.readline())):
+            assert not self.process.stderr.at_eof(), "it has ended"
+        return said
+
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
 
 @asynccontextmanager
-async def program(config: dict[str, Any], place: Path) -> AsyncIterator[Program]:
+async def program(config: dict[str, Any], place: Path, guard_s: float = GUARD_S) -> AsyncIterator[Program]:
     """Run `gateway serve` on any free ports. It has ended, by SIGTERM at the latest, when the block has."""
     (place / "gateway.toml").write_text(_toml(config))
     log = place / "gateway.log"
     argv = (sys.executable, "-m", "gateway", "serve", "--config", place / "gateway.toml")
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(*argv, stdout=out, stderr=asyncio.subprocess.PIPE)
-    assert process.stderr is not None
     try:
-        async with asyncio.timeout(GUARD_S):
-            while not (serving := SERVING.search(await process.stderr.readline())):
-                assert not process.stderr.at_eof(), "the gateway did not start"
-            url, admin_url = (address.decode() for address in serving.groups())
-            running = Program(process, url, admin_url, log)
+        async with asyncio.timeout(guard_s):
+            running = Program(process, "", "", log)
+            serving = await running.says(SERVING)
+            running.url, running.admin_url = (address.decode() for address in serving.groups())
             await running.reaches(len(config["workers"]), "gateway_worker_up")
             yield running
     finally:

@@ -15,10 +15,11 @@ from tests.fakes import FakeWorker, Received, Reply, compact, framed, plain_answ
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 ODD = (
-    b'{ "model" : "smollm2",\n\t"prompt":"caf\\u00e9 \xe6\x97\xa5", "seed":18446744073709551616, "max_tokens":8,'
+    b'{ "model" : "smollm2",\n\t"prompt":"caf\\u00e9 \xe6\x97\xa5", "max_tokens":8,'
+    b'"seed":18446744073709551616,'
     b'"x":1, "x":2, "temperature":0.10000000000000000001, "nested":{"a":[null,[],{}],"b":{"c":{"d":1e400}}},'
     b'"chat_template_kwargs":{"enable_thinking":false},"structured_outputs":{"regex":"a{1,3}"},'
-    b'"repetition_penalty":1.05,"top_k":20,"min_p":0.0,"stop_token_ids":[1,2],"invented":{"deep":[1,2,3]}}  \n'
+    b'"repetition_penalty":1.05,"top_k":20,"min_p":0.0,"stop_token_ids":[1,2],"invented":{"deep":[1]}}  \n'
 )
 
 
@@ -123,7 +124,12 @@ WRONG: list[tuple[str, bytes, str, str | None]] = [
     (COMPLETIONS, b'{"model":"","prompt":"hi"}', "invalid_value", "model"),
     (COMPLETIONS, b'{"model":"smollm2"}', "missing_required_parameter", "prompt"),
     (COMPLETIONS, b'{"model":"smollm2","prompt":"hi","n":99}', "invalid_value", "n"),
-    (COMPLETIONS, b'{"model":"smollm2","prompt":"hi","guided_json":{}}', "unsupported_parameter", "guided_json"),
+    (
+        COMPLETIONS,
+        b'{"model":"smollm2","prompt":"hi","guided_json":{}}',
+        "unsupported_parameter",
+        "guided_json",
+    ),
     (CHAT, b'{"model":"smollm2"}', "missing_required_parameter", "messages"),
     (CHAT, b'{"model":"smollm2","messages":[]}', "invalid_value", "messages"),
 ]
@@ -149,7 +155,11 @@ async def test_what_a_worker_adds_to_its_answer_arrives_byte_for_byte() -> None:
             await reply.event(content.replace(b"\n", b""))
             await reply.done()
         else:
-            head = {"content-type": "application/json", "content-length": str(len(content)), "x-extra": "kept"}
+            head = {
+                "content-type": "application/json",
+                "content-length": str(len(content)),
+                "x-extra": "kept",
+            }
             await reply.send(response_head(200, head) + content)
 
     async with FakeWorker(script) as worker, observed(worker) as gateway, gateway.http() as client:
@@ -172,7 +182,9 @@ async def test_answers_are_framed_anew_without_the_worker_s_own_headers(framing:
         if framing == "to the end":
             head["connection"] = "x-foo, close"
         await reply.send(response_head(200, head))
-        await reply.send(framed(ANSWER[:9]) + framed(ANSWER[9:]) + b"0\r\n\r\n" if framing == "chunked" else ANSWER)
+        await reply.send(
+            framed(ANSWER[:9]) + framed(ANSWER[9:]) + b"0\r\n\r\n" if framing == "chunked" else ANSWER
+        )
         if framing == "to the end":
             reply.close()
 
@@ -216,7 +228,11 @@ async def test_a_large_body_arrives_whole_beside_a_running_stream() -> None:
 
     models = [{"name": MODEL, "max_model_len": 32768}]
     limits = {"tenants": [{"id": "acme"}]}
-    async with FakeWorker(answer) as worker, observed(worker, models=models, **limits) as gateway, gateway.http() as client:
+    async with (
+        FakeWorker(answer) as worker,
+        observed(worker, models=models, **limits) as gateway,
+        gateway.http() as client,
+    ):
         large = asyncio.create_task(
             client.post(COMPLETIONS, content=body, headers={"content-type": "application/json"})
         )

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import configuration
 from tests.e2e.callers import COMPLETIONS, COST, QUESTION, STREAMED
 from tests.e2e.observed import limited, observed
-from tests.e2e.program import program
+from tests.e2e.program import DRAINING, program
 from tests.fakes import PROMPT_TOKENS, FakeWorker, Received, Reply, plain_answer
 
 TOKEN = {"choices": [{"index": 0, "text": "a"}]}
@@ -100,6 +100,7 @@ async def test_a_signal_ends_the_process_once_its_streams_have_ended(tmp_path: P
             stream = await client.completions.create(**QUESTION, stream=True)
             chunks = [await anext(stream)]
             gateway.terminate()
+            await gateway.says(DRAINING)
             gate.open.set()
             chunks += [chunk async for chunk in stream]
             assert len(chunks) == 2
@@ -116,6 +117,7 @@ async def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
             stream = await client.completions.create(**QUESTION, stream=True)
             await anext(stream)
             gateway.terminate()
+            await gateway.says(DRAINING)
             gateway.terminate()
             await worker.closed_by_peer(1)
             assert await gateway.process.wait() == 0

@@ -9,7 +9,7 @@ import pytest
 from gateway.intake import Intake
 from tests.conftest import KEY, MODEL
 from tests.e2e.callers import COMPLETIONS, QUESTION, STREAMED, Caller
-from tests.e2e.observed import STEADY_PROBES, TENANT, observed
+from tests.e2e.observed import NOWHERE, STEADY_PROBES, TENANT, observed
 from tests.fakes import FakeWorker, Received, Reply, Script, answer_of, response_head
 
 EITHER = pytest.mark.parametrize("body", [QUESTION, STREAMED], ids=["plain", "streamed"])
@@ -287,15 +287,13 @@ async def test_every_path_answers_with_its_status_an_id_and_an_error_object(
 ) -> None:
     async with (
         FakeWorker() as worker,
-        FakeWorker() as second,
         observed(
             worker,
-            second,
             server={"max_body_bytes": 2048},
             models=[{"name": MODEL}, {"name": "other"}],
             workers=[
                 {"id": "w0", "url": worker.url, "model": MODEL},
-                {"id": "w1", "url": second.url, "model": "other"},
+                {"id": "w1", "url": NOWHERE, "model": "other"},
             ],
             tenants=[{**TENANT, "models": [MODEL]}],
         ) as gateway,

@@ -63,9 +63,7 @@ async def test_enough_failed_connections_take_a_worker_out_until_it_is_back() ->
     fleet = {"probe_interval_s": 60, "failures": 3, "ejection_s": 60}
     async with FakeWorker() as worker, observed(worker, fleet=fleet) as gateway, gateway.http() as client:
         await worker.stop()
-        codes = [
-            (await client.post(COMPLETIONS, json=QUESTION)).json()["error"]["code"] for _ in range(4)
-        ]
+        codes = [(await client.post(COMPLETIONS, json=QUESTION)).json()["error"]["code"] for _ in range(4)]
         assert codes[:2] == ["worker_failed"] * 2
         assert codes[3] == "no_worker"
         assert await gateway.metric("gateway_worker_up", worker="w0") == 0

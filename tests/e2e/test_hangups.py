@@ -13,9 +13,9 @@ import pytest
 import trustme
 
 from tests.conftest import MODEL
-from tests.e2e.callers import COMPLETIONS, COST, QUESTION, STREAMED, Caller, head_of
+from tests.e2e.callers import COMPLETIONS, QUESTION, STREAMED, Caller, head_of
 from tests.e2e.observed import STEADY_PROBES, limited, observed
-from tests.fakes import PROMPT_TOKENS, FakeWorker, Received, Reply, plain_answer, response_head
+from tests.fakes import PROMPT_TOKENS, FakeWorker, Received, Reply, response_head
 
 LEAVING = pytest.mark.parametrize("leave", [Caller.leave, Caller.reset], ids=["by FIN", "by RST"])
 EITHER = pytest.mark.parametrize("body", [QUESTION, STREAMED], ids=["plain", "streamed"])
@@ -195,7 +195,10 @@ async def test_leaving_amid_the_upload_reaches_no_worker(leave: Leave) -> None:
 
 @LEAVING
 async def test_twenty_who_leave_during_prefill_at_once_all_stop_the_worker(leave: Leave) -> None:
-    async with FakeWorker(silent) as worker, observed(worker, workers=limited(worker, max_concurrency=20)) as gateway:
+    async with (
+        FakeWorker(silent) as worker,
+        observed(worker, workers=limited(worker, max_concurrency=20)) as gateway,
+    ):
         async with contextlib.AsyncExitStack() as stack:
             callers = [await stack.enter_async_context(Caller(gateway.url)) for _ in range(20)]
             for caller in callers:
@@ -260,7 +263,10 @@ async def test_cancelled_calls_never_cost_capacity() -> None:
                 await asyncio.sleep(chance.uniform(0, 0.006))  # the moment of leaving is what varies
                 caller.leave()
 
-    async with FakeWorker() as worker, observed(worker, workers=limited(worker, max_concurrency=4)) as gateway:
+    async with (
+        FakeWorker() as worker,
+        observed(worker, workers=limited(worker, max_concurrency=4)) as gateway,
+    ):
         async with asyncio.TaskGroup() as group:
             for _ in range(8):
                 group.create_task(impatient(gateway.url))

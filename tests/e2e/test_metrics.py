@@ -54,7 +54,9 @@ async def test_the_metrics_of_the_contract_are_there_with_their_labels() -> None
         for name, labels in CONTRACT.items():
             found = {label for sample in families[name].samples for label in sample.labels} - {"le"}
             assert found == labels or name == "gateway_worker_failures", name
-        assert await gateway.metric("gateway_tokens_total", tenant="acme", model=MODEL, direction="prompt") == 14
+        assert (
+            await gateway.metric("gateway_tokens_total", tenant="acme", model=MODEL, direction="prompt") == 14
+        )
         assert await gateway.metric("gateway_tokens_total", direction="completion") == 16
         assert await gateway.metric("gateway_request_seconds_count", endpoint="completions") == 3
         assert await gateway.metric("gateway_ttft_seconds_count", model=MODEL, bucket="0") == 2
@@ -78,7 +80,9 @@ async def test_what_callers_send_makes_no_new_series() -> None:
                 await client.post(COMPLETIONS, json={**QUESTION, "model": junk()})
                 await client.post(COMPLETIONS, json={**QUESTION, "user": junk(), "n": 99})
                 await client.request(chance.choice(["GET", "PUT", "BREW"]), f"/v1/{chance.random()}")
-                await stranger.post(COMPLETIONS, json=QUESTION, headers={"x-request-id": str(chance.random())})
+                await stranger.post(
+                    COMPLETIONS, json=QUESTION, headers={"x-request-id": str(chance.random())}
+                )
 
             for _ in range(5):
                 await asyncio.gather(*(ask() for _ in range(25)))

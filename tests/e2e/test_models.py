@@ -5,10 +5,10 @@ import pytest
 
 from tests.conftest import MODEL
 from tests.e2e.callers import COMPLETIONS, QUESTION
-from tests.e2e.observed import observed
+from tests.e2e.observed import NOWHERE, observed
 from tests.fakes import FakeWorker, Received, Reply, answer_probe
 
-DEAD = {"id": "dead", "url": "http://127.0.0.1:9", "model": MODEL}
+DEAD = {"id": "dead", "url": NOWHERE, "model": MODEL}
 
 
 async def adapters(request: Received, reply: Reply) -> None:
@@ -16,13 +16,13 @@ async def adapters(request: Received, reply: Reply) -> None:
     if request.target != "/v1/models":
         await answer_probe(request, reply)
         return
+    common = {"object": "model", "created": 17, "owned_by": "vllm", "root": "/secret/path"}
     cards = [
-        {"id": MODEL, "object": "model", "created": 17, "owned_by": "vllm", "root": "/secret/path", "parent": None},
-        {"id": "lora-a", "object": "model", "created": 18, "owned_by": "vllm", "root": "/secret/a", "parent": MODEL},
-        {"id": "lora-b", "object": "model", "created": 19, "owned_by": "vllm", "root": "/secret/b", "parent": MODEL},
-        {"id": "unheard-of", "object": "model", "created": 20, "owned_by": "vllm", "parent": None},
-    ]  # fmt: skip
-    cards[0]["max_model_len"] = 4096
+        {**common, "id": MODEL, "parent": None, "max_model_len": 4096},
+        {**common, "id": "lora-a", "parent": MODEL},
+        {**common, "id": "lora-b", "parent": MODEL},
+        {**common, "id": "unheard-of", "parent": None},
+    ]
     await reply.json({"object": "list", "data": cards})
 
 

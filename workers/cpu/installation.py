@@ -25,6 +25,7 @@ from workers.cpu.steps import Detail, Steps
 
 PYTORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 MODEL_VARIABLE = "WORKERS_CPU_MODEL"
+SCRATCH = "scratch-"
 
 
 def install(
@@ -45,6 +46,8 @@ def install(
         _check_model(model)
     place.root.mkdir(parents=True, exist_ok=True)
     with _alone(place, steps):
+        for left in place.root.glob(f"{SCRATCH}*"):
+            _remove(left)  # by an installation that was killed; a living one would hold the lock
         with steps.step("vLLM for the CPU") as detail:
             _ensure_venv(place, detail)
         if model is None:
@@ -126,7 +129,7 @@ def _choose(place: Place, model: Path) -> None:
 @contextmanager
 def _scratch(place: Place) -> Iterator[Path]:
     """A directory on the installation's own disk: the system's for temporary files is often too small."""
-    with tempfile.TemporaryDirectory(prefix="scratch-", dir=place.root) as scratch:
+    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=place.root) as scratch:
         yield Path(scratch)
 
 

@@ -170,10 +170,12 @@ async def test_the_caller_hears_of_no_request_that_was_not_sent(
 async def test_the_end_of_a_client_ends_idle_connections(client_for: MakeClient) -> None:
     async with FakeWorker() as worker:
         client = client_for(worker.url)
+        (await client.post(PATH, JSON, BODY)).close()
+        await until(lambda: not client._open)
         await ask(client)
         await client.aclose()
         assert (client.idle, client._open, client._pool._timer) == (0, set(), None)
-        await worker.closed_by_peer(1)
+        await worker.closed_by_peer(2)
 
 
 async def test_the_end_of_a_client_ends_requests_and_streams_under_way(client_for: MakeClient) -> None:
@@ -197,7 +199,7 @@ async def test_the_end_of_a_client_ends_requests_and_streams_under_way(client_fo
 async def test_the_end_of_a_client_ends_attempts_to_connect(
     client_for: MakeClient, full_backlog: str
 ) -> None:
-    client = client_for(full_backlog)
+    client = client_for(full_backlog, timeouts=Timeouts(connect_s=3600, first_byte_s=60, gap_s=60))
     asking = asyncio.ensure_future(ask(client))
     await until(lambda: client.busy == 1)
     await client.aclose()
