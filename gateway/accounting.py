@@ -69,8 +69,8 @@ class Ledger:
         ended = self._clock()
         tenant = trip.caller.tenant.id if trip.caller else NONE
         model = trip.job.model if trip.job else NONE
-        self.requests[trip.endpoint.value, model, tenant, trip.outcome] += 1
-        self.seconds.at(trip.endpoint.value, model).add(ended - trip.began)
+        self.requests[trip.endpoint, model, tenant, trip.outcome] += 1
+        self.seconds.at(trip.endpoint, model).add(ended - trip.began)
         if trip.sent_at is not None:
             self.overhead.at().add(trip.sent_at - trip.began - trip.queue_s)
         if trip.job and trip.first_token_at is not None and trip.outcome != "worker_refused":
@@ -96,7 +96,7 @@ def _record(trip: Trip, tenant: str, model: str, ended: float) -> dict[str, obje
         "request_id": trip.id,
         "tenant": tenant,
         "key": trip.caller.key_id if trip.caller else "",
-        "endpoint": trip.endpoint.value,
+        "endpoint": trip.endpoint,
         "model": model,
         "stream": job.stream if job else None,
         "status": trip.status,

@@ -69,7 +69,7 @@ class Exchange:
         self._scope = scope
         self._receive = receive
         self._send = send
-        self._connection: Connection = scope["extensions"][CONNECTION]
+        self._connection: Connection = scope["extensions"].pop(CONNECTION)  # or they would hold each other
         self._is_direct = self._connection.is_sent_to_by(send)
         self._max_body_bytes = max_body_bytes
         self._clock = clock

@@ -14,16 +14,17 @@ class Journal:
 
     def __init__(self, out: BinaryIO | None = None) -> None:
         self._out = out or sys.stdout.buffer
-        self._records: list[dict[str, object]] = []
+        self._lines = bytearray()
         self._encoder = msgspec.json.Encoder()
 
     def write(self, record: dict[str, object]) -> None:
-        if not self._records:
+        if not self._lines:
             asyncio.get_running_loop().call_later(FLUSH_EVERY_S, self.flush)
-        self._records.append(record)
+        self._encoder.encode_into(record, self._lines, -1)
+        self._lines += b"\n"
 
     def flush(self) -> None:
-        records, self._records = self._records, []
-        if records:
-            self._out.write(self._encoder.encode_lines(records))
+        lines, self._lines = self._lines, bytearray()
+        if lines:
+            self._out.write(lines)
             self._out.flush()

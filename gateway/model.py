@@ -5,7 +5,7 @@ Those that are made for each request are msgspec structs: as plain as dataclasse
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from gateway.tally import Tally
 Headers = Sequence[tuple[bytes, bytes]]  # names in lower case
 
 
-class Endpoint(Enum):
+class Endpoint(StrEnum):
     """The two calls that reach a worker; the value is the metric label."""
 
     COMPLETIONS = "completions"

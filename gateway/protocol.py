@@ -96,6 +96,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.on_lost is not None:
             self.on_lost()
             self.on_lost = None
+        self._handle = None  # they hold each other, and would wait for the garbage collector
 
     def data_received(self, data: bytes) -> None:
         self._head_bytes = self._head_bytes + len(data) if self._in_head else len(data)

@@ -20,7 +20,7 @@ from deploy.bootstrap import ROOT, ensure_environment
 from workers.cpu import CannotInstall, CommandFailed, Steps, install
 
 # The programs that tests start, and the Debian package of each.
-PROGRAMS = {"docker-compose": "docker-compose", "promtool": "prometheus"}
+PROGRAMS = {"docker-compose": "docker-compose", "promtool": "prometheus", "redis-server": "redis-server"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import signal
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -18,7 +19,7 @@ from benchmarks.command import FILE, SPARE_FILES, CannotStart, allow_open_files,
 from benchmarks.footprint import report
 from benchmarks.footprint.measurements import Measurement, Plan, measurements
 from benchmarks.footprint.report import Row
-from benchmarks.footprint.rig import POLL_S, Rig, running_rig
+from benchmarks.footprint.rig import Rig, running_rig
 from benchmarks.footprint.streams import RequestFailed
 from deploy.services import ServiceFailed
 
@@ -91,8 +92,7 @@ def figures(measurement: Measurement) -> list[Row]:
 async def _measured(measurement: Measurement, rig: Rig) -> list[Row]:
     try:
         async with asyncio.timeout(LIMIT_S):
-            while await rig.total("gateway_worker_up") < len(measurement.workers):  # noqa: ASYNC110
-                await asyncio.sleep(POLL_S)
+            await rig.reaches("gateway_worker_up", len(measurement.workers), limit_s=math.inf)
             return await measurement.run(rig)
     except TimeoutError as error:
         raise ServiceFailed(f"took longer than {LIMIT_S:g} s. {rig.gateway.tail()}") from error

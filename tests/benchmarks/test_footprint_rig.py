@@ -3,14 +3,17 @@
 import hashlib
 import tomllib
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
 
 from benchmarks.footprint import rig
-from benchmarks.footprint.rig import WorkerPlan, configuration, running_rig, total_of, vm_rss_bytes
-from deploy.services import ServiceFailed
+from benchmarks.footprint.rig import Rig, WorkerPlan, configuration, running_rig, total_of, vm_rss_bytes
+from deploy.services import Service, ServiceFailed
 from gateway.configuration import parse
+from tests.fakes import FakeWorker, Received, Reply
+from tests.vllm_answers import response_head
 
 WORKERS = {
     "http://127.0.0.1:1": WorkerPlan("steady", 0.02),
@@ -64,6 +67,21 @@ def test_the_configuration_has_one_tenant_without_limits_and_each_model_once() -
     )
     assert [key.sha256 for key in settings.keys] == [hashlib.sha256(b"sk-secret").hexdigest()]
     assert settings.server.max_body_bytes == 52428800  # the default
+
+
+async def test_a_metric_is_waited_for_until_it_has_the_value() -> None:
+    values = iter((2, 1, 0))
+
+    async def metrics(request: Received, reply: Reply) -> None:
+        text = f"# TYPE gateway_in_flight gauge\ngateway_in_flight {next(values)}\n".encode()
+        await reply.send(response_head(200, {"content-length": str(len(text))}) + text)
+
+    async with FakeWorker(probe=metrics) as admin:
+        process = cast(Service, None)  # which tells nothing about metrics
+        found = await Rig(process, "", admin.url, "").reaches("gateway_in_flight", 0, limit_s=30)
+
+    assert found == 0
+    assert len(admin.probes) == 3
 
 
 async def test_a_rig_serves_is_measured_and_ends_with_its_block() -> None:

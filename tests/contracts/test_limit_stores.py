@@ -265,6 +265,16 @@ async def test_more_used_than_reserved_is_a_debt(make: MakeStore) -> None:
 
 
 @every_store
+async def test_a_debt_after_a_long_request_counts_from_its_end(make: MakeStore) -> None:
+    clock = Clock()
+    store, tenant = make(clock), Tenant("acme", tokens_per_minute=60)
+    await store.take("one", tenant, 10)
+    clock.now += 600
+    store.settle("one", tenant, 10, 40)
+    assert (await store.look(tenant)).tokens == Quota(60, 30, 30.0)
+
+
+@every_store
 async def test_a_refund_never_fills_a_limit_above_its_brim(make: MakeStore) -> None:
     clock = Clock()
     store, tenant = make(clock), Tenant("acme", tokens_per_minute=60)
@@ -310,7 +320,8 @@ async def test_a_longer_wait_for_tokens_is_told_instead_of_a_shorter_one_for_req
 
 
 @every_store
-async def test_many_small_requests_fit_to_the_last_one(make: MakeStore) -> None:
-    store, tenant = make(Clock()), Tenant("acme", requests_per_minute=700)
-    assert {(await store.take(f"r{n}", tenant, 1)).refused for n in range(700)} == {""}
+@pytest.mark.parametrize("limit", [7, 11, 31, 700])  # whose steps add up to a little more than a minute
+async def test_many_small_requests_fit_to_the_last_one(make: MakeStore, limit: int) -> None:
+    store, tenant = make(Clock()), Tenant("acme", requests_per_minute=limit)
+    assert {(await store.take(f"r{n}", tenant, 1)).refused for n in range(limit)} == {""}
     assert (await store.take("one-more", tenant, 1)).refused == "requests"

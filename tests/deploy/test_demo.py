@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from deploy import bootstrap, demo, fleets, services
+from tests.ports import free_ports
 from workers.cpu import CpuEnvironment
 
 FAKE = Path(__file__).with_name("fake_program.py")
@@ -66,12 +67,8 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr(demo, "install", lambda cache, model, steps: installed)
     monkeypatch.setattr(fleets, "gpu_memories_mib", list)
     monkeypatch.setattr(services, "POLL_S", 0.01)
-    first = next(port for port in range(12_000, 20_000, 4) if _all_free(range(port, port + 4)))
+    first = free_ports(4)[0]
     return Stage(tmp_path, port=first, worker_port=first + 2)
-
-
-def _all_free(ports: Sequence[int]) -> bool:
-    return all(map(services.port_is_free, ports))
 
 
 def test_smoke_run_streams_an_answer_and_ends_well(stage: Stage, capfd: pytest.CaptureFixture[str]) -> None:

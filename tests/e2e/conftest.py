@@ -1,6 +1,5 @@
 """What do the end-to-end tests run against? Two real vLLM workers and the gateway, as a user has them."""
 
-import os
 import secrets
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from openai import OpenAI
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy import demo, fleets, services
+from tests.ports import free_ports
 from workers.cpu import locate
 
 BIN = Path(sys.executable).parent
@@ -65,21 +65,12 @@ def metric(url: str, name: str, **labels: str) -> float:
     )
 
 
-def _free_ports(count: int) -> range:
-    """Consecutive free ports below those that the kernel hands out: vLLM takes many of them as it starts."""
-    for first in range(20_000 + os.getpid() % 1000 * 10, 32_000, count):
-        ports = range(first, first + count)
-        if all(map(services.port_is_free, ports)):
-            return ports
-    raise LookupError("no free ports between 20000 and 32000")
-
-
 @pytest.fixture(scope="package")
 def real_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStack]:
     """Two CPU workers kept by `workers up`, and one gateway; started once for the tests of this folder."""
     place = tmp_path_factory.mktemp("real")
     environment = locate()
-    gateway_port, _, *worker_ports = _free_ports(4)  # the second is the gateway's admin port
+    gateway_port, _, *worker_ports = free_ports(4)  # the second is the gateway's admin port
     fleet = fleets.cpu_fleet(worker_ports, environment)
     key = f"sk-test-{secrets.token_urlsafe(24)}"
     (place / "fleet.toml").write_text(fleet.text)

@@ -13,13 +13,14 @@ import pytest
 import trustme
 
 from tests.conftest import MODEL
-from tests.e2e.callers import COMPLETIONS, QUESTION, STREAMED, Caller, head_of
+from tests.e2e.callers import COMPLETIONS, QUESTION, STREAMED, Caller, head_of, sockets
 from tests.e2e.observed import STEADY_PROBES, limited, observed
 from tests.fakes import PROMPT_TOKENS, FakeWorker, Received, Reply, response_head
 
 LEAVING = pytest.mark.parametrize("leave", [Caller.leave, Caller.reset], ids=["by FIN", "by RST"])
 EITHER = pytest.mark.parametrize("body", [QUESTION, STREAMED], ids=["plain", "streamed"])
 Leave = Callable[[Caller], None]
+CONNECTING = "02"
 TOKEN = {"choices": [{"index": 0, "text": " glad", "finish_reason": None}]}
 
 
@@ -126,12 +127,6 @@ async def deaf(worker: FakeWorker) -> AsyncIterator[None]:
         yield
 
 
-def connecting_to(port: int) -> int:
-    """How many sockets of this machine wait for a connection to this port of 127.0.0.1."""
-    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    return sum(line.split()[2:4] == [f"0100007F:{port:04X}", "02"] for line in lines)
-
-
 @LEAVING
 @pytest.mark.parametrize("count", [1, 20], ids=["alone", "twenty at once"])
 async def test_leaving_while_the_worker_is_being_connected_leaves_nothing(leave: Leave, count: int) -> None:
@@ -145,11 +140,11 @@ async def test_leaving_while_the_worker_is_being_connected_leaves_nothing(leave:
         for caller in callers:
             caller.ask(QUESTION)
         await gateway.reaches(count, "gateway_in_flight")
-        assert connecting_to(worker.port) == count
+        assert sockets(to=worker.port, state=CONNECTING) == count
         for caller in callers:
             leave(caller)
         await gateway.ended(*["client_gone"] * count, requests=0, tokens=0)
-        assert connecting_to(worker.port) == 0
+        assert sockets(to=worker.port, state=CONNECTING) == 0
 
 
 @LEAVING

@@ -4,8 +4,8 @@ import asyncio
 import json
 
 from tests.conftest import MODEL
-from tests.e2e.callers import COMPLETIONS, COST, QUESTION, STREAMED, Caller, head_of
-from tests.e2e.observed import limited, observed
+from tests.e2e.callers import COMPLETIONS, COST, QUESTION, STREAMED, Caller, head_of, sockets
+from tests.e2e.observed import POLL_S, limited, observed
 from tests.fakes import PROMPT_TOKENS, FakeWorker, Received, Reply, compact, plain_answer
 
 LARGE_EVENT = {"choices": [{"index": 0, "text": "x" * 100_000}]}
@@ -37,6 +37,8 @@ async def test_a_caller_that_stops_reading_stops_the_worker_and_is_cut_off() -> 
             stream = await client.completions.create(model=MODEL, prompt=[1], max_tokens=8, stream=True)
             assert len([chunk async for chunk in stream]) == 8  # others are served meanwhile
             await worker.closed_by_peer(1)
+            while sockets(to=caller.port):  # noqa: ASYNC110 - nothing tells of its end but its absence
+                await asyncio.sleep(POLL_S)
         lines = await gateway.idle_lines()
         assert sorted(line["outcome"] for line in lines) == ["client_stalled", "ok"]
         assert await gateway.metric("gateway_in_flight") == 0

