@@ -18,7 +18,9 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 5.0)
 OVERHEAD_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0)
 RATIOS = (0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
-BUCKETS = [str(bucket) for bucket in range(100)]  # labels, so that none is made for a request
+BUCKETS = [
+    str(bucket) for bucket in range(32)
+]  # labels, so that none is made for a request; more than settings allow
 NONE = "none"  # the label of a tenant, model or bucket that is not known: callers cannot make series
 
 Labels = tuple[str, ...]

@@ -19,7 +19,7 @@ from gateway.accounting import GatewayCollector, Ledger
 from gateway.admission import Admission
 from gateway.auth import Authenticator, Key
 from gateway.dispatch import Dispatcher
-from gateway.endpoints import Completions, admin_app, public_app
+from gateway.endpoints import Completions, Models, admin_app, public_app
 from gateway.errors import Draining
 from gateway.fleet import Catalogue, Fleet, Member, Origin, Probes
 from gateway.intake import Intake
@@ -54,7 +54,7 @@ class Gateway:
         self.fleet = Fleet(
             settings.fleet, [Member(of.id, of.model, of.max_concurrency) for of in settings.workers]
         )
-        self._tls = ssl.create_default_context(cafile=settings.upstream.ca_file or None)
+        self._tls = _tls(settings)
         self._clients = {of.id: _client(of, settings, self._tls) for of in settings.workers}
         self.under_way = UnderWay(clock, settings.server.client_stall_s)
         policy = POLICIES[settings.routing.policy]
@@ -79,7 +79,8 @@ class Gateway:
             Completions(endpoint, corridor, self._ledger, server, clock, self.under_way)
             for endpoint in Endpoint
         ]
-        app = public_app(completions, corridor.auth, self._catalogue, self.fleet, lambda: self._draining)
+        models = Models(corridor.auth, self._catalogue, corridor.limits)
+        app = public_app(completions, models, self.fleet, lambda: self._draining)
         return _with_cors(app, server.cors_origins) if server.cors_origins else app
 
     def _admin_app(self) -> ASGIApp:
@@ -170,14 +171,21 @@ def _catalogue(settings: Settings) -> Catalogue:
     )
 
 
-def _client(worker: WorkerSettings, settings: Settings, tls: ssl.SSLContext) -> WorkerClient:
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    """Made only where it is needed: reading the system's certificates takes longer than all the rest."""
+    if any(worker.url.startswith("https:") for worker in settings.workers):
+        return ssl.create_default_context(cafile=settings.upstream.ca_file or None)
+    return None
+
+
+def _client(worker: WorkerSettings, settings: Settings, tls: ssl.SSLContext | None) -> WorkerClient:
     upstream = settings.upstream
     return WorkerClient(
         worker.url,
         timeouts=Timeouts(upstream.connect_timeout_s, upstream.first_byte_timeout_s, upstream.gap_timeout_s),
         idle_s=upstream.idle_s,
         max_age_s=upstream.max_age_s,
-        tls=tls if worker.url.startswith("https:") else None,
+        tls=tls,
         headers=[(name.encode(), value.encode()) for name, value in _credentials(worker).items()],
     )
 
@@ -208,7 +216,12 @@ def _tenant(of: TenantSettings) -> Tenant:
 
 
 def _with_cors(app: ASGIApp, origins: list[str]) -> ASGIApp:
-    exposed = ["x-request-id", "retry-after", "x-should-retry", "openai-processing-ms"]
+    exposed = ["x-request-id", "retry-after", "retry-after-ms", "x-should-retry", "openai-processing-ms"]
+    exposed += [
+        f"x-ratelimit-{what}-{kind}"
+        for what in ("limit", "remaining", "reset")
+        for kind in ("requests", "tokens")
+    ]
     return CORSMiddleware(
         app, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=["*"], expose_headers=exposed
     )

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,7 +23,8 @@ from gateway.errors import (
 )
 from gateway.exchange import ClientGone, Exchange
 from gateway.fleet import Catalogue, Fleet
-from gateway.headers import JSON, Header, of_error, request_id
+from gateway.headers import JSON, Header, of_error, of_quotas, request_id
+from gateway.limits import RateLimiter
 from gateway.model import Caller, Endpoint, Incoming, Trip
 from gateway.pipeline import Corridor
 from gateway.underway import UnderWay
@@ -99,31 +101,51 @@ class Completions:
 
 
 class Page:
-    """A GET that is answered at once from what is known. `render` returns a body, or raises GatewayError."""
+    """A GET that is answered at once from what is known.
 
-    def __init__(self, render: Callable[[Scope], object], media_type: bytes = JSON[1]) -> None:
+    render: returns a body, or raises GatewayError. more: further headers, also of errors.
+    """
+
+    def __init__(
+        self,
+        render: Callable[[Scope], object],
+        media_type: bytes = JSON[1],
+        more: Callable[[Scope], Awaitable[list[Header]]] | None = None,
+    ) -> None:
         self._render = render
         self._media_type = media_type
+        self._more = more
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.monotonic()
+        headers: list[Header] = []
         try:
             if scope["method"] not in ("GET", "HEAD"):
                 raise MethodNotAllowed(f"{scope['path']} takes GET.", "GET, HEAD")
+            headers += await self._more(scope) if self._more else []
             content = self._render(scope)
         except GatewayError as error:
-            await _refuse(scope, send, error)
+            await _refuse(scope, send, error, began, headers)
         else:
-            await _respond(scope, send, 200, [(b"content-type", self._media_type)], content)
+            headers.append((b"content-type", self._media_type))
+            await _respond(scope, send, 200, headers, content, began)
 
 
-async def _refuse(scope: Scope, send: Send, error: GatewayError) -> None:
-    await _respond(scope, send, error.status, [JSON, *of_error(error)], error.body())
+async def _refuse(
+    scope: Scope, send: Send, error: GatewayError, began: float, headers: Iterable[Header] = ()
+) -> None:
+    await _respond(scope, send, error.status, [*headers, JSON, *of_error(error)], error.body(), began)
 
 
-async def _respond(scope: Scope, send: Send, status: int, headers: list[Header], content: object) -> None:
+async def _respond(
+    scope: Scope, send: Send, status: int, headers: list[Header], content: object, began: float
+) -> None:
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
-    headers.append((b"x-request-id", request_id(scope["headers"]).encode("ascii")))
-    headers.append((b"content-length", b"%d" % len(body)))
+    headers += [
+        (b"x-request-id", request_id(scope["headers"]).encode("ascii")),
+        (b"openai-processing-ms", b"%d" % ((time.monotonic() - began) * 1000)),
+        (b"content-length", b"%d" % len(body)),
+    ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
@@ -131,9 +153,14 @@ async def _respond(scope: Scope, send: Send, status: int, headers: list[Header],
 class Models:
     """GET /v1/models and /v1/models/{id}: what this caller may use."""
 
-    def __init__(self, auth: Authenticator, catalogue: Catalogue) -> None:
+    def __init__(self, auth: Authenticator, catalogue: Catalogue, limits: RateLimiter) -> None:
         self._auth = auth
         self._catalogue = catalogue
+        self._limits = limits
+
+    async def headers(self, scope: Scope) -> list[Header]:
+        caller = self._auth.identify(scope["headers"])
+        return list(of_quotas(await self._limits.look(caller.tenant)))
 
     def all(self, scope: Scope) -> object:
         caller = self._auth.identify(scope["headers"])
@@ -154,13 +181,11 @@ class Models:
 
 def public_app(
     completions: Iterable[Completions],
-    auth: Authenticator,
-    catalogue: Catalogue,
+    models: Models,
     fleet: Fleet,
     is_draining: Callable[[], bool],
 ) -> ASGIApp:
     """The application of the public port. Paths that are not named here do not exist."""
-    models = Models(auth, catalogue)
 
     def ready(scope: Scope) -> object:
         if is_draining():
@@ -170,8 +195,8 @@ def public_app(
         return {"status": "ready"}
 
     pages = _router(
-        Route("/v1/models", Page(models.all)),
-        Route("/v1/models/{name:path}", Page(models.one)),
+        Route("/v1/models", Page(models.all, more=models.headers)),
+        Route("/v1/models/{name:path}", Page(models.one, more=models.headers)),
         Route("/health", Page(_alive)),
         Route("/ready", Page(ready)),
     )
@@ -206,4 +231,4 @@ class Door:
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    await _refuse(scope, send, NotFound(NO_SUCH_PATH))
+    await _refuse(scope, send, NotFound(NO_SUCH_PATH), time.monotonic())

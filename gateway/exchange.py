@@ -217,10 +217,16 @@ class Exchange:
             await self.start(error.status, [JSON, *of_error(error)], len(body))
             await self.finish(body)
         elif self._is_event_stream:
-            await self.finish(b"data: " + body + b"\n\n")
+            await self.finish(b"data: %b\n\n" % self._told_late(error))
         else:
             self._finished = True
             self._connection.abort()  # a body that is cut short tells more than one with an error inside
+
+    def _told_late(self, error: GatewayError) -> bytes:
+        """An error that comes in a stream, where SDKs do not look at the head for the request's id."""
+        body = error.body()
+        body["error"]["message"] += f" (request id {self.trip.id})"
+        return json.dumps(body).encode()
 
 
 def _media_type(value: bytes) -> bytes:

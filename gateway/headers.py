@@ -5,11 +5,12 @@ import random
 import re
 from collections.abc import Iterator
 
-from gateway.errors import GatewayError, MethodNotAllowed, Refused, Unauthorized
-from gateway.model import Headers, Quota, Trip
+from gateway.errors import Draining, GatewayError, MethodNotAllowed, Refused, Unauthorized
+from gateway.model import Headers, Quota, Quotas, Trip
 
 Header = tuple[bytes, bytes]
 
+CLOSE: Header = (b"connection", b"close")
 JSON: Header = (b"content-type", b"application/json")
 _acceptable_id = re.compile(rb"[A-Za-z0-9._-]{1,64}").fullmatch
 
@@ -24,9 +25,12 @@ def request_id(headers: Headers) -> str:
 
 def told(trip: Trip, now: float) -> Iterator[Header]:
     """The headers that every answer to a completion has, as far as they are known."""
-    for line in _told(trip, now).split(b"\r\n")[:-1]:
-        name, _, value = line.partition(b": ")
-        yield name, value
+    return _split(_told(trip, now))
+
+
+def of_quotas(quotas: Quotas) -> Iterator[Header]:
+    """x-ratelimit-*, of those limits that there are."""
+    return _split(_of_quotas(quotas).encode("ascii"))
 
 
 def block(headers: Headers, trip: Trip, now: float) -> bytes:
@@ -34,19 +38,27 @@ def block(headers: Headers, trip: Trip, now: float) -> bytes:
     return b"".join(b"%b: %b\r\n" % header for header in headers) + _told(trip, now)
 
 
+def _split(lines: bytes) -> Iterator[Header]:
+    for line in lines.split(b"\r\n")[:-1]:
+        name, _, value = line.partition(b": ")
+        yield name, value
+
+
 def _told(trip: Trip, now: float) -> bytes:
     quotas, job = trip.quotas, trip.job
     text = f"x-request-id: {trip.id}\r\nopenai-processing-ms: {int((now - trip.began) * 1000)}\r\n"
     if quotas:
-        if quotas.requests:
-            text += _of_quota(quotas.requests, "requests")
-        if quotas.tokens:
-            text += _of_quota(quotas.tokens, "tokens")
+        text += _of_quotas(quotas)
     if job:
         text += f"x-gateway-bucket: {job.bucket}\r\nx-gateway-queue-ms: {int(trip.queue_s * 1000)}\r\n"
     if trip.worker:
         text += f"x-gateway-worker: {trip.worker}\r\n"
     return text.encode("ascii")
+
+
+def _of_quotas(quotas: Quotas) -> str:
+    requests = _of_quota(quotas.requests, "requests") if quotas.requests else ""
+    return requests + (_of_quota(quotas.tokens, "tokens") if quotas.tokens else "")
 
 
 def _of_quota(quota: Quota, kind: str) -> str:
@@ -69,6 +81,8 @@ def of_error(error: GatewayError) -> Iterator[Header]:
         yield b"allow", error.allow.encode("ascii")
     if isinstance(error, Unauthorized):
         yield b"www-authenticate", b"Bearer"
+    if isinstance(error, Draining):
+        yield CLOSE
 
 
 def go_duration(seconds: float) -> str:

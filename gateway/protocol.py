@@ -17,6 +17,7 @@ from gateway.errors import BadRequest, GatewayError, HeadTooLarge, UploadTooSlow
 from gateway.exchange import CONNECTION
 
 MAX_HEAD_BYTES = 65536
+CLOSE_LINE = b"connection: close\r\n"
 
 
 class Handle:
@@ -50,12 +51,12 @@ class Handle:
             return True
         cycle.response_started = cycle.response_complete = True
         cycle.message_event.set()
-        closing = b"" if cycle.keep_alive else b"connection: close\r\n"
+        closing = b"" if cycle.keep_alive or CLOSE_LINE in headers else CLOSE_LINE
         protocol.transport.write(
             b"%b%b%b%bcontent-length: %d\r\n\r\n%b"
             % (STATUS_LINE[status], protocol.default_head(), closing, headers, len(body), body)
         )
-        if closing:
+        if closing or CLOSE_LINE in headers:
             protocol.transport.close()
         cycle.on_response()
         return True

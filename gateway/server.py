@@ -55,13 +55,16 @@ async def running(
     """Serve each application on its socket for as long as the context lasts."""
     servers = [_Server(_config(app, rules)) for app, _ in apps]
     async with asyncio.TaskGroup() as group:
-        for server, (_, listener) in zip(servers, apps, strict=True):
+        serving = [
             group.create_task(server.serve(sockets=[listener]))
+            for server, (_, listener) in zip(servers, apps, strict=True)
+        ]
         try:
             yield
         finally:
             for server in servers:
                 server.should_exit = True
+            await asyncio.wait(serving)  # an error inside would have the group cancel them, sockets open
 
 
 async def until_told_to_stop(drain: Callable[[asyncio.Event], Awaitable[None]]) -> None:

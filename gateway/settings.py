@@ -144,7 +144,7 @@ class Admission(Section):
 class Routing(Section):
     policy: Literal["length_bucket", "least_requests", "round_robin"] = "length_bucket"
     """How a worker is chosen."""
-    bucket_edges: Annotated[list[int], AfterValidator(_rising)] = [1024, 8192]
+    bucket_edges: Annotated[list[int], Field(max_length=16), AfterValidator(_rising)] = [1024, 8192]
     """Prompt tokens at which a longer bucket begins. Empty: one bucket."""
 
 
@@ -172,7 +172,7 @@ class Fleet(Section):
     failures: Positive = 3
     """Checks or connections that must fail in a row before a worker is passed over."""
     ejection_s: Seconds = 10
-    """How long it is then passed over, unless a health check succeeds sooner."""
+    """How long a worker is passed over at least, once requests could not reach it."""
 
 
 class ModelSettings(Section):

@@ -85,7 +85,7 @@ def figures(measurement: Measurement) -> list[Row]:
     try:
         with running_rig(measurement.workers, measurement.max_concurrency) as rig:
             return uvloop.run(_measured(measurement, rig))
-    except ServiceFailed as error:
+    except (ServiceFailed, OSError) as error:
         raise CannotStart(f"{measurement.question}: {error}") from error
 
 

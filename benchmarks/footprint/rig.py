@@ -21,6 +21,8 @@ START_LIMIT_S = 60.0
 STOP_S = 10.0
 POLL_S = 0.05
 MAX_QUEUED = 100_000  # one tenant makes all the load here, and its share of the queue shall not matter
+# The program that follows ends with us, also if we are killed, or interrupted before we know its id.
+WITH_US = ("setpriv", "--pdeathsig", "TERM", "--", sys.executable)
 URL = r"(http://127\.0\.0\.1:\d+)"
 
 
@@ -88,7 +90,7 @@ def running_rig(workers: Sequence[WorkerPlan], max_concurrency: int) -> Iterator
         urls: dict[str, WorkerPlan] = {}
         for number, plan in enumerate(workers):
             options = ["--model", plan.model, "--interval-s", str(plan.interval_s)]
-            command = [sys.executable, "-m", "benchmarks.footprint.worker", *options]
+            command = [*WITH_US, "-m", "benchmarks.footprint.worker", *options]
             log = folder / f"worker-{number}.log"
             worker = stack.enter_context(running(f"worker {number}", command, log, STOP_S))
             [url] = _announced(worker, f"listening on {URL}")
@@ -96,7 +98,7 @@ def running_rig(workers: Sequence[WorkerPlan], max_concurrency: int) -> Iterator
         key = f"sk-{secrets.token_urlsafe(32)}"
         file = folder / "gateway.toml"
         file.write_text(configuration(urls, max_concurrency, key), encoding="utf-8")
-        serve = [sys.executable, "-m", "gateway", "serve", "--config", str(file)]
+        serve = [*WITH_US, "-m", "gateway", "serve", "--config", str(file)]
         gateway = stack.enter_context(running("the gateway", serve, folder / "gateway.log", STOP_S))
         public, admin = _announced(gateway, f"serving on {URL}, metrics on {URL}")
         wait_ready(f"{public}/ready", [gateway], START_LIMIT_S)

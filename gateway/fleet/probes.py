@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 import ssl
 from collections.abc import Mapping
@@ -40,28 +41,45 @@ class Probes:
         fleet: Fleet,
         catalogue: Catalogue,
         origins: Mapping[str, Origin],
-        verify: ssl.SSLContext | bool = True,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._rules = rules
         self._fleet = fleet
         self._catalogue = catalogue
         self._origins = origins
-        self._verify = verify
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tls = tls
+        self._tasks: set[asyncio.Task[None]] | None = set()  # None once this has ended
 
     async def __aenter__(self) -> "Probes":
-        self._tasks = [
-            asyncio.create_task(self._watch(member), name=f"probe {member.id}")
-            for member in self._fleet.members.values()
-        ]
+        for member in self._fleet.members.values():
+            self._begin(member)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
+        tasks, self._tasks = self._tasks, None
+        for task in tasks or ():
             task.cancel()
-        for task in self._tasks:
+        for task in tasks or ():
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+    def _begin(self, member: Member) -> None:
+        if self._tasks is None:
+            return
+        task = asyncio.create_task(self._watch(member), name=f"probe {member.id}")
+        self._tasks.add(task)
+        task.add_done_callback(functools.partial(self._begin_anew, member))
+
+    def _begin_anew(self, member: Member, ended: asyncio.Task[None]) -> None:
+        """No worker may be left unwatched, whatever bug ended its checks."""
+        if self._tasks is not None:
+            self._tasks.discard(ended)
+            log.error(
+                "the health checks of worker %s failed; they begin anew",
+                member.id,
+                exc_info=ended.exception(),
+            )
+            asyncio.get_running_loop().call_later(self._rules.probe_interval_s, self._begin, member)
 
     async def _watch(self, member: Member) -> None:
         origin = self._origins[member.id]
@@ -69,7 +87,7 @@ class Probes:
             base_url=origin.url,
             headers=dict(origin.headers),
             timeout=self._rules.probe_timeout_s,
-            verify=self._verify,
+            verify=self._tls or False,  # workers without TLS need no certificates
             trust_env=False,
         )
         async with client:

@@ -173,11 +173,34 @@ def is_running(pid: int) -> bool:
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-async def test_a_signal_ends_it_and_all_that_it_started(number: signal.Signals) -> None:
+def test_a_machine_that_cannot_tie_programs_to_us_is_told_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    only(monkeypatch)
+    monkeypatch.setenv("PATH", "")
+
+    result = run()
+
+    assert result.exit_code == 2
+    assert "'setpriv'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGHUP, 130), (signal.SIGKILL, -signal.SIGKILL)],
+)
+async def test_a_signal_ends_it_and_all_that_it_started(
+    number: signal.Signals, status: int, tmp_path: Path
+) -> None:
     endless = ["--streams", "1", "--uploads", "1000000", "--body-bytes", "1000"]
     program = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.footprint", *endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        sys.executable,
+        "-m",
+        "benchmarks.footprint",
+        *endless,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # where one that is killed leaves its files
     )
     assert program.stderr is not None
     while (await program.stderr.readline()).decode().strip() != "measuring: uploads":
@@ -189,5 +212,7 @@ async def test_a_signal_ends_it_and_all_that_it_started(number: signal.Signals) 
     os.kill(program.pid, number)
     await program.communicate()
 
-    assert program.returncode == 130
-    assert not [pid for pid in started if is_running(pid)]
+    assert program.returncode == status
+    async with asyncio.timeout(GUARD_S):
+        while any(is_running(pid) for pid in started):  # noqa: ASYNC110 - no children of ours, so nobody tells
+            await asyncio.sleep(0.05)

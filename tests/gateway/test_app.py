@@ -167,6 +167,34 @@ async def test_every_policy_can_be_chosen(policy: str) -> None:
             assert (await client.post(PATH, json=CHAT)).status_code == 200
 
 
+async def test_a_place_that_comes_free_goes_to_who_waits_for_it() -> None:
+    go_on = asyncio.Event()
+
+    async def script(request: Received, reply: Reply) -> None:
+        await go_on.wait()
+        await reply.json({"choices": []})
+
+    async with FakeWorker(script) as worker:
+        config = configuration(worker)
+        config["workers"][0]["max_concurrency"] = 1
+        async with served(config) as gateway, gateway.http() as client:
+            asking = [asyncio.create_task(client.post(PATH, json=CHAT)) for _ in range(3)]
+            async with asyncio.timeout(10):
+                while sum(gateway.gateway.admission.depth().values()) < 2:  # noqa: ASYNC110 - it tells nobody
+                    await asyncio.sleep(0.001)
+            go_on.set()
+            assert [answer.status_code for answer in await asyncio.gather(*asking)] == [200, 200, 200]
+
+
+async def test_a_gateway_that_has_ended_leaves_no_task_behind() -> None:
+    before = asyncio.all_tasks()
+    async with FakeWorker() as worker, served(configuration(worker)) as gateway:
+        assert "stalled callers" in [task.get_name() for task in asyncio.all_tasks()]
+        await gateway.idle()
+    await asyncio.sleep(0)  # cancelled tasks end in the next pass of the loop
+    assert asyncio.all_tasks() == before
+
+
 # Draining
 
 

@@ -11,13 +11,15 @@ from starlette.types import ASGIApp, Message
 from gateway import settings
 from gateway.accounting import Ledger
 from gateway.auth import Authenticator, Key
-from gateway.endpoints import Completions, admin_app, public_app
+from gateway.endpoints import Completions, Models, admin_app, public_app
 from gateway.errors import BadRequest, Draining
 from gateway.exchange import ClientGone, Exchange
 from gateway.fleet import Catalogue, Fleet, Member
 from gateway.fleet.catalogue import Card
+from gateway.limits import RateLimiter
 from gateway.model import Endpoint, Incoming, Model, Tenant, Trip
 from gateway.pipeline import Corridor
+from gateway.stores.memory import MemoryStore
 from gateway.underway import UnderWay
 from tests.conftest import KEY, sha256
 from tests.gateway.test_exchange import Asgi, part
@@ -64,8 +66,11 @@ class Building:
         tenant = tenant or Tenant("acme")
         self.app = public_app(
             [cast(Completions, Marker(endpoint, self.served)) for endpoint in Endpoint],
-            Authenticator({Key("acme-1", sha256(KEY)): tenant}, b"secret"),
-            self.catalogue,
+            Models(
+                Authenticator({Key("acme-1", sha256(KEY)): tenant}, b"secret"),
+                self.catalogue,
+                RateLimiter(MemoryStore()),
+            ),
             Fleet(settings.Fleet(), [self.member]),
             lambda: self.is_draining,
         )
@@ -215,6 +220,14 @@ async def test_every_page_has_a_request_id(path: str) -> None:
     page = await Building().get(path, (b"x-request-id", b"mine"))
     assert page.headers[b"x-request-id"] == b"mine"
     assert len((await Building().get(path)).headers[b"x-request-id"]) == 32
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/small", "/v1/models/unknown"])
+async def test_the_models_pages_tell_the_limits_of_their_caller(path: str) -> None:
+    page = await Building(Tenant("acme", requests_per_minute=7)).get(path, BEARER)
+    assert page.headers[b"x-ratelimit-remaining-requests"] == b"7"
+    assert b"x-ratelimit-limit-tokens" not in page.headers
+    assert page.headers[b"openai-processing-ms"].isdigit()
 
 
 async def test_the_admin_port_has_metrics_and_health_and_nothing_else() -> None:

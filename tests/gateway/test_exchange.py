@@ -390,7 +390,7 @@ async def test_an_error_before_the_answer_is_told_by_its_status() -> None:
     await made.fail(Draining("Later.", retry_after_s=1, detail="for the log"))
     [(status, headers, body)] = asgi.connection.replies
     assert (status, json.loads(body)["error"]["code"]) == (503, "draining")
-    assert told(headers).keys() == {b"content-type", b"retry-after", b"retry-after-ms"} | TOLD
+    assert told(headers).keys() == {b"content-type", b"retry-after", b"retry-after-ms", b"connection"} | TOLD
     assert (made.trip.status, made.trip.outcome, made.trip.detail) == (503, "draining", "for the log")
 
 
@@ -415,7 +415,9 @@ async def test_an_error_in_mid_stream_is_the_streams_last_event() -> None:
     assert last["more_body"] is False
     assert last["body"].startswith(b"data: ")
     assert last["body"].endswith(b"\n\n")
-    assert json.loads(last["body"][6:]) == WorkerBroke("reset").body()
+    error = WorkerBroke("reset").body()["error"]
+    error["message"] += " (request id req-1)"
+    assert json.loads(last["body"][6:]) == {"error": error}
     assert (made.trip.status, made.trip.outcome, made.trip.detail) == (200, "worker_failed", "reset")
     assert asgi.connection.aborted == 0
 

@@ -108,6 +108,7 @@ def test_a_duration_reads_as_in_go_and_is_never_told_too_short(seconds: float, t
         (2.0001, b"3", b"2001"),
         (0.2, b"1", b"200"),
         (0.00001, b"1", b"1"),
+        (-5, b"1", b"1"),  # a wait that is over by now
         (None, b"1", b"1000"),
         (0, b"1", b"1000"),
         (300, b"60", b"60000"),
@@ -131,7 +132,12 @@ def test_a_refusal_says_when_to_come_back(retry_after_s: float | None, whole: by
         (Unauthorized(), {b"www-authenticate": b"Bearer"}),
         (
             Draining("Later.", retry_after_s=1, should_retry=False),
-            {b"retry-after": b"1", b"retry-after-ms": b"1000", b"x-should-retry": b"false"},
+            {
+                b"retry-after": b"1",
+                b"retry-after-ms": b"1000",
+                b"x-should-retry": b"false",
+                b"connection": b"close",
+            },
         ),
     ],
 )

@@ -85,6 +85,23 @@ async def test_each_application_is_served_on_its_own_socket_as_long_as_the_conte
                     await client.get(url)
 
 
+async def test_an_error_inside_the_context_closes_what_is_open_all_the_same() -> None:
+    async def failing(listener: socket.socket) -> None:
+        async with running([(saying(b"x"), listener)], settings.Server()):
+            writer.write(b"GET / HTTP/1.1\r\nhost: h\r\n\r\n")
+            await reader.readuntil(b"0\r\n\r\n")
+            raise ZeroDivisionError
+
+    with listen("port", "127.0.0.1", 0) as listener:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
+        with pytest.raises(ExceptionGroup) as caught:
+            await failing(listener)
+    assert caught.group_contains(ZeroDivisionError)
+    assert await reader.read() == b""
+    writer.close()
+    await writer.wait_closed()
+
+
 async def test_an_answer_says_nothing_of_the_server_and_believes_no_proxy() -> None:
     seen: list[Scope] = []
 

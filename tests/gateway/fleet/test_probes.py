@@ -208,3 +208,20 @@ async def test_leaving_ends_the_probes() -> None:
         async with watched.by(worker.url):
             await watched.until_up()
         assert [task for task in asyncio.all_tasks() if task.get_name().startswith("probe")] == []
+
+
+async def test_checks_that_a_bug_has_ended_begin_anew(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched = Watched()
+    find_healthy = watched.fleet.healthy
+
+    def fail_once(member: Member) -> None:
+        monkeypatch.setattr(watched.fleet, "healthy", find_healthy)
+        raise IndexError("a bug")
+
+    monkeypatch.setattr(watched.fleet, "healthy", fail_once)
+    async with FakeWorker(probe=Health()) as worker, watched.by(worker.url):
+        await watched.until_up()
+    assert "the health checks of worker w0 failed; they begin anew" in caplog.text
+    assert "IndexError: a bug" in caplog.text
