@@ -1,7 +1,8 @@
 """One trip's record → metrics and the log line.
 
-The request path only adds to plain numbers here. They become Prometheus samples when they are scraped, and
-log lines are written in batches between requests.
+Requests that have ended are counted many at a time: the same few functions run over each in turn, which
+costs a processor less than half of what it costs to come back to them between other work. The numbers become
+Prometheus samples when they are scraped.
 """
 
 import time
@@ -18,9 +19,8 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 5.0)
 OVERHEAD_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0)
 RATIOS = (0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
-BUCKETS = [
-    str(bucket) for bucket in range(32)
-]  # labels, so that none is made for a request; more than settings allow
+BUCKETS = [str(bucket) for bucket in range(32)]  # labels made once; more than settings allow
+MOST_PUT_OFF = 64  # trips, each of which holds its request's body
 NONE = "none"  # the label of a tenant, model or bucket that is not known: callers cannot make series
 
 Labels = tuple[str, ...]
@@ -43,9 +43,17 @@ class Tallies:
 class Ledger:
     """Counts what happened. Every label comes from the configuration or from a closed set of ours."""
 
-    def __init__(self, clock: Callable[[], float], write_line: Callable[[dict[str, object]], None]) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        write_line: Callable[[dict[str, object]], None],
+        put_off: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
+        """put_off: calls a function after a short while. Without it nothing is put off."""
         self._clock = clock
         self._write_line = write_line
+        self._put_off = put_off
+        self._ended: list[Trip] = []
         self.requests: Counter[Labels] = Counter()
         self.tokens: Counter[Labels] = Counter()
         self.limited: Counter[Labels] = Counter()
@@ -67,12 +75,27 @@ class Ledger:
         self.queue_wait.at(BUCKETS[bucket], outcome).add(waited_s)
 
     def close(self, trip: Trip) -> None:
-        """Count a request that has ended, however it did."""
-        ended = self._clock()
+        """Take note of a request that has ended, however it did."""
+        trip.ended = self._clock()
+        trip.ended_at = time.time()
+        ended = self._ended
+        ended.append(trip)
+        if self._put_off is None or len(ended) >= MOST_PUT_OFF or (trip.job and len(trip.job.body) > 1):
+            self.fold()  # a body in several pieces is a large one
+        elif len(ended) == 1:
+            self._put_off(self.fold)
+
+    def fold(self) -> None:
+        """Count what was put off."""
+        ended, self._ended = self._ended, []
+        for trip in ended:
+            self._count(trip)
+
+    def _count(self, trip: Trip) -> None:
         tenant = trip.caller.tenant.id if trip.caller else NONE
         model = trip.job.model if trip.job else NONE
         self.requests[trip.endpoint, model, tenant, trip.outcome] += 1
-        self.seconds.at(trip.endpoint, model).add(ended - trip.began)
+        self.seconds.at(trip.endpoint, model).add(trip.ended - trip.began)
         if trip.sent_at is not None:
             self.overhead.at().add(trip.sent_at - trip.began - trip.queue_s)
         if trip.job and trip.first_token_at is not None and trip.outcome != "worker_refused":
@@ -81,7 +104,7 @@ class Ledger:
             self.inter_token.at(model).merge(trip.gaps)
         if trip.usage:
             self._count_tokens(trip, tenant, model, trip.usage)
-        self._write_line(_record(trip, tenant, model, ended))
+        self._write_line(_record(trip, tenant, model))
 
     def _count_tokens(self, trip: Trip, tenant: str, model: str, usage: Usage) -> None:
         self.tokens[tenant, model, "prompt"] += usage.prompt_tokens
@@ -90,11 +113,11 @@ class Ledger:
             self.estimate_error.at().add(trip.job.prompt_tokens / usage.prompt_tokens)
 
 
-def _record(trip: Trip, tenant: str, model: str, ended: float) -> dict[str, object]:
+def _record(trip: Trip, tenant: str, model: str) -> dict[str, object]:
     """The log line: never a prompt, never a key."""
     usage, job = trip.usage, trip.job
     return {
-        "time": time.time(),
+        "time": trip.ended_at,
         "request_id": trip.id,
         "tenant": tenant,
         "key": trip.caller.key_id if trip.caller else "",
@@ -112,7 +135,7 @@ def _record(trip: Trip, tenant: str, model: str, ended: float) -> dict[str, obje
         "ttft_ms": None
         if trip.first_token_at is None
         else round((trip.first_token_at - trip.began) * 1000, 3),
-        "total_ms": round((ended - trip.began) * 1000, 3),
+        "total_ms": round((trip.ended - trip.began) * 1000, 3),
         "detail": trip.detail,
     }
 
@@ -139,6 +162,7 @@ class GatewayCollector(Collector):
         return []  # nothing is collected at registration
 
     def collect(self) -> Iterator[Metric]:
+        self._ledger.fold()
         yield from self._counters()
         yield from self._histograms()
         yield from self._gauges()

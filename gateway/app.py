@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import os
@@ -37,6 +38,7 @@ from gateway.upstream import Timeouts, WorkerClient
 
 log = logging.getLogger(__name__)
 
+FOLD_EVERY_S = 0.1
 ANONYMOUS = "anonymous"  # the tenant of everyone where no key is required
 
 
@@ -49,7 +51,8 @@ class Gateway:
         self._journal = journal or Journal()
         self._stack = contextlib.AsyncExitStack()
         self._draining = False
-        self._ledger = Ledger(clock, self._journal.write)
+        later = functools.partial(asyncio.get_running_loop().call_later, FOLD_EVERY_S)
+        self._ledger = Ledger(clock, self._journal.write, later)
         self._catalogue = _catalogue(settings)
         self.fleet = Fleet(
             settings.fleet, [Member(of.id, of.model, of.max_concurrency) for of in settings.workers]
@@ -64,7 +67,7 @@ class Gateway:
         corridor = Corridor(
             auth=_authenticator(settings),
             intake=Intake(settings.intake, settings.routing.bucket_edges, self._catalogue),
-            limits=RateLimiter(MemoryStore(), clock, self._ledger.store_seconds.at().add),
+            limits=RateLimiter(MemoryStore()),
             admission=self.admission,
             dispatcher=dispatcher,
             relay=Relay(clock),
@@ -108,10 +111,11 @@ class Gateway:
         await self._stack.aclose()
         for client in self._clients.values():
             await client.aclose()
-        self._journal.flush()
+        self.flush()
 
     def flush(self) -> None:
-        """Write out what the log still holds."""
+        """Count and write out what was put off."""
+        self._ledger.fold()
         self._journal.flush()
 
     def on(self, public: socket.socket, admin: socket.socket) -> list[tuple[ASGIApp, socket.socket]]:

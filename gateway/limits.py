@@ -1,7 +1,5 @@
 """May this tenant do that now? Take requests, tokens and a slot before the work; settle by what was used."""
 
-import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol
 
@@ -31,10 +29,10 @@ class LimitStore(Protocol):
 class Reservation:
     """What a request has taken. Leaving it settles, exactly once, whatever happened inside."""
 
-    __slots__ = ("_job", "_lease", "_limiter", "_reserved", "_used", "quotas")
+    __slots__ = ("_job", "_lease", "_reserved", "_store", "_used", "quotas")
 
-    def __init__(self, limiter: "RateLimiter", lease: str, job: Job) -> None:
-        self._limiter = limiter
+    def __init__(self, store: LimitStore, lease: str, job: Job) -> None:
+        self._store = store
         self._lease = lease
         self._job = job
         self._reserved = _cost(job)
@@ -46,10 +44,7 @@ class Reservation:
         self._used = usage.prompt_tokens + usage.completion_tokens
 
     async def __aenter__(self) -> "Reservation":
-        limiter = self._limiter
-        began = limiter.clock()
-        verdict = await limiter.store.take(self._lease, self._job.caller.tenant, self._reserved)
-        limiter.observe(limiter.clock() - began)
+        verdict = await self._store.take(self._lease, self._job.caller.tenant, self._reserved)
         if verdict.refused:
             raise _refusal(verdict, self._reserved)
         self.quotas = verdict.quotas
@@ -58,27 +53,18 @@ class Reservation:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._limiter.store.settle(self._lease, self._job.caller.tenant, self._reserved, self._used)
+        self._store.settle(self._lease, self._job.caller.tenant, self._reserved, self._used)
 
 
 class RateLimiter:
-    """observe: is told how long each step of the store took, in seconds."""
-
-    def __init__(
-        self,
-        store: LimitStore,
-        clock: Callable[[], float] = time.monotonic,
-        observe: Callable[[float], None] = lambda seconds: None,
-    ) -> None:
+    def __init__(self, store: LimitStore) -> None:
         self.store = store
-        self.clock = clock
-        self.observe = observe
         self._count = 0
 
     def reserve(self, job: Job) -> Reservation:
         """A lease: `async with`. Entering it may raise RateLimited."""
         self._count += 1  # the caller chooses job.id, so it alone is no name for a lease
-        return Reservation(self, f"{job.id}:{self._count}", job)
+        return Reservation(self.store, f"{job.id}:{self._count}", job)
 
     async def look(self, tenant: Tenant) -> Quotas:
         return await self.store.look(tenant)

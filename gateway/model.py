@@ -148,3 +148,5 @@ class Trip(Struct):
     status: int = 0
     outcome: str = ""  # "ok", the code of an error, "client_gone", "client_stalled" or "incomplete"
     detail: str = ""  # for the log only
+    ended: float = 0.0
+    ended_at: float = 0.0  # by the wall clock, seconds since 1970

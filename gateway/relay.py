@@ -102,9 +102,9 @@ class Relay:
             if size <= MAX_READ_BYTES:
                 parts.append(data)
         trip.outcome = "ok" if answer.status < 400 else "worker_refused"
+        await outlet.finish(data)
         if answer.status < 400 and size <= MAX_READ_BYTES:
             _read_usage(parts, trip)
-        await outlet.finish(data)
 
 
 class _Stream:

@@ -68,7 +68,8 @@ class Fleet:
         self, rules: settings.Fleet, members: Iterable[Member], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.members = {member.id: member for member in members}
-        for member in self.members.values():
+        self._members = tuple(self.members.values())
+        for member in self._members:
             member.models |= {member.configured}
         self.on_room: Callable[[str], None] = lambda model: None
         self._rules = rules
@@ -76,7 +77,7 @@ class Fleet:
 
     def workers(self, model: str, without: Collection[str] = ()) -> Sequence[Worker]:
         """The workers that serve a model and are well, apart from some. Raises NoWorker if none is well."""
-        well = [member for member in self.members.values() if member.up and model in member.models]
+        well = [member for member in self._members if member.up and model in member.models]
         if not well:
             raise NoWorker(
                 "No model server is up for this model. Try again shortly.",

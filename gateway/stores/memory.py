@@ -5,7 +5,6 @@ number, the theoretical arrival time (TAT), which is when the limit will be full
 be taken at once, and it refills continuously.
 """
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,9 +31,9 @@ class MemoryStore:
         account = self._account(tenant)
         requests_tat, requests_wait = _advance(account.requests_tat, tenant.requests_per_minute, 1, now)
         tokens_tat, tokens_wait = _advance(account.tokens_tat, tenant.tokens_per_minute, tokens, now)
-        if (wait := max(requests_wait, tokens_wait)) > 0:
+        if requests_wait or tokens_wait:
             longest = "requests" if requests_wait > tokens_wait else "tokens"
-            return Verdict(_quotas(account, tenant, now), longest, wait)
+            return Verdict(_quotas(account, tenant, now), longest, max(requests_wait, tokens_wait))
         if tenant.max_concurrency is not None and len(account.leases) >= tenant.max_concurrency:
             return Verdict(_quotas(account, tenant, now), "concurrency", 1.0)
         account.requests_tat, account.tokens_tat = requests_tat, tokens_tat
@@ -71,7 +70,7 @@ def _advance(tat: float, limit: int | None, cost: int, now: float) -> tuple[floa
     """The TAT after taking `cost`, and how long to wait until that is allowed (0 or less: now)."""
     if limit is None:
         return tat, 0.0
-    after = max(tat, now) + cost * PERIOD_S / limit
+    after = (tat if tat > now else now) + cost * PERIOD_S / limit  # max() would be a call
     wait = after - now - PERIOD_S
     return after, wait if wait > 1e-6 else 0.0  # the sum of many small steps must not refuse the last one
 
@@ -93,6 +92,8 @@ def _quotas(account: _Account, tenant: Tenant, now: float) -> Quotas:
 def _quota(tat: float, limit: int | None, now: float) -> Quota | None:
     if limit is None:
         return None
-    reset_s = max(tat - now, 0.0)
-    remaining = math.floor((PERIOD_S - reset_s) * limit / PERIOD_S + 1e-6)
-    return Quota(limit, max(remaining, 0), reset_s)
+    reset_s = tat - now
+    if reset_s <= 0:
+        return Quota(limit, limit, 0.0)
+    remaining = int((PERIOD_S - reset_s) * limit / PERIOD_S + 1e-6)
+    return Quota(limit, remaining if remaining > 0 else 0, reset_s)

@@ -1,6 +1,5 @@
 """Is what a request takes settled once, at its true price, and is a refusal told so that a caller can act?"""
 
-import contextlib
 from typing import Any
 
 import pytest
@@ -34,7 +33,7 @@ class ScriptedStore:
 
 
 def limiter(store: LimitStore) -> RateLimiter:
-    return RateLimiter(store, Clock(), lambda took_s: None)
+    return RateLimiter(store)
 
 
 async def taken_for(tenant: Tenant, **fields: Any) -> int:
@@ -109,22 +108,6 @@ async def test_two_requests_of_one_id_hold_two_leases() -> None:
 async def test_looking_takes_nothing() -> None:
     made, tenant = limiter(MemoryStore(Clock())), Tenant("acme", requests_per_minute=60)
     assert await made.look(tenant) == await made.look(tenant) == Quotas(Quota(60, 60, 0.0))
-
-
-@pytest.mark.parametrize("verdict", [GRANTED, Verdict(Quotas(), "concurrency", 1.0)])
-async def test_how_long_the_store_took_is_told_whatever_it_said(verdict: Verdict) -> None:
-    clock = Clock()
-    steps_s: list[float] = []
-
-    class SlowStore(ScriptedStore):
-        async def take(self, lease: str, tenant: Tenant, tokens: int) -> Verdict:
-            clock.now += 0.25
-            return await super().take(lease, tenant, tokens)
-
-    with contextlib.suppress(RateLimited):
-        async with RateLimiter(SlowStore(verdict), clock, steps_s.append).reserve(job()):
-            clock.now += 60  # the work itself
-    assert steps_s == [0.25]
 
 
 async def test_a_refusal_by_requests_says_limit_rest_and_wait() -> None:

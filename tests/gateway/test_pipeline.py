@@ -91,7 +91,7 @@ class Hall:
         self.corridor = Corridor(
             auth=Authenticator({Key("acme-1", sha256(KEY)): tenant}, b"secret"),
             intake=Intake(settings.Intake(), [1024], Catalogue({Model(MODEL, 2048, 256): []})),
-            limits=RateLimiter(self.store, clock, self.ledger.store_seconds.at().add),
+            limits=RateLimiter(self.store),
             admission=self.admission,
             dispatcher=dispatcher,
             relay=Relay(clock),
