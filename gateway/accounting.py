@@ -20,6 +20,7 @@ TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1
 OVERHEAD_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0)
 RATIOS = (0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
 BUCKETS = [str(bucket) for bucket in range(32)]  # labels made once; more than settings allow
+MOST_WAITS_PUT_OFF = 1000
 MOST_PUT_OFF = 64  # trips, each of which holds its request's body
 NONE = "none"  # the label of a tenant, model or bucket that is not known: callers cannot make series
 
@@ -54,6 +55,7 @@ class Ledger:
         self._write_line = write_line
         self._put_off = put_off
         self._ended: list[Trip] = []
+        self._waits: list[tuple[int, float, str]] = []
         self.requests: Counter[Labels] = Counter()
         self.tokens: Counter[Labels] = Counter()
         self.limited: Counter[Labels] = Counter()
@@ -72,7 +74,9 @@ class Ledger:
         return Tally(TOKEN_SECONDS)
 
     def queued(self, bucket: int, waited_s: float, outcome: str) -> None:
-        self.queue_wait.at(BUCKETS[bucket], outcome).add(waited_s)
+        self._waits.append((bucket, waited_s, outcome))
+        if self._put_off is None or len(self._waits) >= MOST_WAITS_PUT_OFF:
+            self.fold()
 
     def close(self, trip: Trip) -> None:
         """Take note of a request that has ended, however it did."""
@@ -88,8 +92,11 @@ class Ledger:
     def fold(self) -> None:
         """Count what was put off."""
         ended, self._ended = self._ended, []
+        waits, self._waits = self._waits, []
         for trip in ended:
             self._count(trip)
+        for bucket, waited_s, outcome in waits:
+            self.queue_wait.at(BUCKETS[bucket], outcome).add(waited_s)
 
     def _count(self, trip: Trip) -> None:
         tenant = trip.caller.tenant.id if trip.caller else NONE

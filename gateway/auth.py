@@ -36,9 +36,11 @@ class Authenticator:
 
     def identify(self, headers: Headers) -> Caller:
         """Raises Unauthorized, the same for every reason."""
-        values = [value for name, value in headers if name == b"authorization"]
-        caller = self._look_up(values[0]) if len(values) == 1 else None
-        caller = caller or self._anonymous
+        by_name = dict(headers)
+        value = by_name.get(b"authorization")
+        if value is not None and len(by_name) != len(headers) and _count(headers, b"authorization") > 1:
+            value = None  # which of them would be meant?
+        caller = (None if value is None else self._look_up(value)) or self._anonymous
         if caller is None:
             raise Unauthorized
         return caller
@@ -49,3 +51,7 @@ class Authenticator:
             return None
         # The table is searched by the hash of what was sent: how long that takes tells nothing of any key.
         return self._callers.get(hashlib.sha256(key).hexdigest())
+
+
+def _count(headers: Headers, wanted: bytes) -> int:
+    return sum(name == wanted for name, _ in headers)

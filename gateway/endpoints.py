@@ -69,14 +69,6 @@ class Completions:
         )
         self._under_way.add(exchange)
         try:
-            await self._serve(scope, exchange, trip)
-        finally:
-            exchange.end()
-            self._under_way.discard(exchange)
-            self._ledger.close(trip)
-
-    async def _serve(self, scope: Scope, exchange: Exchange, trip: Trip) -> None:
-        try:
             await self._walk(scope, exchange, trip)
         except asyncio.CancelledError:
             if not exchange.gone:
@@ -85,6 +77,10 @@ class Completions:
             trip.outcome = exchange.gone
             if exchange.farewell is not None:
                 await exchange.fail(exchange.farewell)
+        finally:
+            exchange.end()
+            self._under_way.discard(exchange)
+            self._ledger.close(trip)
 
     async def _walk(self, scope: Scope, exchange: Exchange, trip: Trip) -> None:
         try:
@@ -226,8 +222,8 @@ class Door:
         self._completions = completions
         self._pages = pages
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._completions.get(scope["raw_path"], self._pages)(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return self._completions.get(scope["raw_path"], self._pages)(scope, receive, send)
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -28,7 +28,7 @@ class Connection(Protocol):
         ...
 
     def unwatch(self) -> None:
-        """Forget about that."""
+        """Forget about that; `reply` does so by itself."""
         ...
 
     def is_sent_to_by(self, send: Send) -> bool:
@@ -91,7 +91,9 @@ class Exchange:
         What a refused caller still sends is discarded by the server, so that the refusal arrives.
         """
         self._check_headers()
-        message = await self._next_part()
+        message = await self._receive()
+        if message["type"] != "http.request" or self._connection.upload_stalled:
+            self._refuse_part(message)
         body: bytes = message["body"]
         if len(body) > self._max_body_bytes:
             raise self._too_large()
@@ -103,7 +105,9 @@ class Exchange:
     async def _rest(self, first: bytes) -> bytes:
         parts, size, more = [first], len(first), True
         while more:
-            message = await self._next_part()
+            message = await self._receive()
+            if message["type"] != "http.request" or self._connection.upload_stalled:
+                self._refuse_part(message)
             more = message.get("more_body", False)
             parts.append(message["body"])
             size += len(message["body"])
@@ -111,25 +115,18 @@ class Exchange:
                 raise self._too_large()
         return b"".join(parts)
 
-    async def _next_part(self) -> Message:
-        message = await self._receive()
+    def _refuse_part(self, message: Message) -> NoReturn:
         if message["type"] == "http.disconnect":
             raise ClientGone
-        if self._connection.upload_stalled:
-            raise UploadTooSlow("The request's body came to a halt. Send it without long pauses.")
-        return message
+        raise UploadTooSlow("The request's body came to a halt. Send it without long pauses.")
 
     def _check_headers(self) -> None:
-        content_type = b""
-        for name, value in self._scope["headers"]:
-            if name == b"content-type":
-                content_type = value
-            elif name == b"content-encoding" and value.lower() != b"identity":
-                raise UnsupportedMediaType(
-                    "Compressed bodies are not read. Send it without Content-Encoding."
-                )
-            elif name == b"content-length" and int(value) > self._max_body_bytes:
-                raise self._too_large()
+        by_name = dict(self._scope["headers"])
+        if by_name.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise UnsupportedMediaType("Compressed bodies are not read. Send it without Content-Encoding.")
+        if int(by_name.get(b"content-length", 0)) > self._max_body_bytes:
+            raise self._too_large()
+        content_type = by_name.get(b"content-type", b"")
         if content_type != b"application/json" and _media_type(content_type) != b"application/json":
             raise UnsupportedMediaType("Send JSON with the header Content-Type: application/json.")
 
@@ -188,7 +185,6 @@ class Exchange:
     async def finish(self, data: bytes = b"") -> None:
         """The last bytes and the end, together. From here on, leaving is no longer leaving early."""
         self._finished = True
-        self._connection.unwatch()
         if self._head is not None:
             status, headers, _ = self._head
             if self._is_direct and self._connection.reply(
@@ -196,6 +192,7 @@ class Exchange:
             ):
                 return
             await self._release_head(self._head)
+        self._connection.unwatch()
         await self._write({"type": "http.response.body", "body": data, "more_body": False})
 
     async def _release_head(self, head: tuple[int, Headers, int]) -> None:

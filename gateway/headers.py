@@ -17,9 +17,9 @@ _acceptable_id = re.compile(rb"[A-Za-z0-9._-]{1,64}").fullmatch
 
 def request_id(headers: Headers) -> str:
     """The caller's own id if it is harmless, else a new one."""
-    for name, value in headers:
-        if name == b"x-request-id" and _acceptable_id(value):
-            return value.decode("ascii")
+    value = dict(headers).get(b"x-request-id")
+    if value is not None and _acceptable_id(value):
+        return value.decode("ascii")
     return f"{random.getrandbits(128):032x}"  # a name, not a secret
 
 
@@ -35,7 +35,7 @@ def of_quotas(quotas: Quotas) -> Iterator[Header]:
 
 def block(headers: Headers, trip: Trip, now: float) -> bytes:
     """Headers, and those that `told` gives, as they go over the wire; each line ends in CRLF."""
-    return b"".join(b"%b: %b\r\n" % header for header in headers) + _told(trip, now)
+    return b"".join([b"%b: %b\r\n" % header for header in headers]) + _told(trip, now)
 
 
 def _split(lines: bytes) -> Iterator[Header]:

@@ -6,7 +6,6 @@ Those that are made for each request are msgspec structs: as plain as dataclasse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -97,7 +96,7 @@ class Worker(Struct, frozen=True):
     total_tokens: int  # prompt and maximum output tokens of all its requests
 
 
-class Usage(NamedTuple):
+class Usage(Struct, frozen=True):
     """Tokens of one finished request."""
 
     prompt_tokens: int
@@ -105,7 +104,7 @@ class Usage(NamedTuple):
     cached_tokens: int = 0
 
 
-class Quota(NamedTuple):
+class Quota(Struct, frozen=True):
     """One limit after a request was counted, for the x-ratelimit headers."""
 
     limit: int
@@ -113,14 +112,14 @@ class Quota(NamedTuple):
     reset_s: float  # until it is full again
 
 
-class Quotas(NamedTuple):
+class Quotas(Struct, frozen=True):
     """The limits that a response's headers tell of; None where the tenant has no such limit."""
 
     requests: Quota | None = None
     tokens: Quota | None = None
 
 
-class Verdict(NamedTuple):
+class Verdict(Struct, frozen=True):
     """A store's answer. `refused` is "" (granted), "requests", "tokens" or "concurrency"."""
 
     quotas: Quotas

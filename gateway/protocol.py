@@ -17,6 +17,7 @@ from gateway.errors import BadRequest, GatewayError, HeadTooLarge, UploadTooSlow
 from gateway.exchange import CONNECTION
 
 MAX_HEAD_BYTES = 65536
+IDLE_SLACK_S = 0.01  # loops round to milliseconds; less would spin
 CLOSE_LINE = b"connection: close\r\n"
 
 
@@ -47,6 +48,7 @@ class Handle:
         protocol, cycle = self._protocol, self._cycle
         if protocol.flow.write_paused or cycle.scope["method"] == "HEAD":  # whose answer has no body
             return False
+        protocol.on_lost = None
         if cycle.disconnected:
             return True
         cycle.response_started = cycle.response_complete = True
@@ -83,6 +85,7 @@ class GatewayProtocol(HttpToolsProtocol):
     _handle: Handle | None = None
     _timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
+    _idle_since = 0.0  # the loop's time at which the latest answer was complete
     _in_head = False
     _in_body = False
     _defaults: tuple[list[tuple[bytes, bytes]], bytes] | None = None
@@ -93,6 +96,8 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
         super().connection_lost(exc)
         if self.on_lost is not None:
             self.on_lost()
@@ -126,6 +131,33 @@ class GatewayProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self._handle = Handle(self, self.cycle)
         self.scope["extensions"] = {CONNECTION: self._handle}  # type: ignore[dict-item]  # ours to define
+
+    def on_response_complete(self) -> None:
+        """As uvicorn's, but a connection has one timer for its idle times, not one for each request."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        self._idle_since = self.loop.time()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self.timeout_keep_alive_task is None:
+            self._watch_idle(self.timeout_keep_alive)
+
+    def _watch_idle(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self._check_idle)
+
+    def _check_idle(self) -> None:
+        left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if not self.cycle.response_complete or self._in_head:
+            self._watch_idle(self.timeout_keep_alive)  # busy
+        elif left_s > IDLE_SLACK_S:
+            self._watch_idle(left_s)
+        else:
+            self.transport.close()
+
+    def _unset_keepalive_if_required(self) -> None:
+        """Called by uvicorn for each read: the timer looks for itself whether there was one."""
 
     def on_message_complete(self) -> None:
         self._in_body = False

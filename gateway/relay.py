@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import NoReturn, Protocol
 
 import msgspec
 
@@ -70,32 +70,28 @@ class Relay:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
 
-    async def run(
+    def run(
         self, answer: Answer, job: Job, outlet: Outlet, trip: Trip, on_first_token: Callable[[], None]
-    ) -> None:
+    ) -> Awaitable[None]:
         """Bring an answer to its caller. Raises WorkerError; nothing has been sent then unless it says so."""
         if answer.status >= 300 and not 400 <= answer.status < 500:
-            raise await _failure(answer)
+            return _fail(answer)
         if answer.status in (401, 403):
             raise WorkerRefusedCredentials(f"the worker answered {answer.status}; check its api_key_env")
         if job.stream and answer.status == 200 and _content_type(answer).startswith(EVENT_STREAM):
-            await _Stream(self._clock, answer, job, outlet, trip, on_first_token).run()
-        else:
-            await self._plain(answer, outlet, trip, on_first_token)
+            return _Stream(self._clock, answer, job, outlet, trip, on_first_token).run()
+        return self._plain(answer, outlet, trip, on_first_token)
 
     async def _plain(
         self, answer: Answer, outlet: Outlet, trip: Trip, on_first_token: Callable[[], None]
     ) -> None:
-        data = await answer.read()
+        data = answer.take() or await answer.read()
         on_first_token()
         trip.first_token_at = self._clock()
         await outlet.start(answer.status, _passed(answer.headers), answer.length)
         parts, size = [data], len(data)
-        while True:
-            # look ahead, so that the last bytes leave together with the end
-            following = await answer.read() if data else b""
-            if not following:
-                break
+        # look ahead, so that the last bytes leave together with the end
+        while size != answer.length and (following := await answer.read()):
             await outlet.send(data)
             data = following
             size += len(data)
@@ -198,12 +194,12 @@ class _Stream:
             log.debug("a stream's connection is not reused: %s", error)
 
 
-async def _failure(answer: Answer) -> Exception:
+async def _fail(answer: Answer) -> NoReturn:
     """A worker's own 5xx, or a redirect: its text goes to the log only."""
     text = b""
     while len(text) < MAX_DETAIL_BYTES and (data := await answer.read()):
         text += data
-    return _worker_failure(answer.status, text)
+    raise _worker_failure(answer.status, text)
 
 
 def _worker_failure(status: int, text: bytes) -> Exception:

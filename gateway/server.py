@@ -91,6 +91,7 @@ def _config(app: ASGIApp, rules: settings.Server) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=type("Protocol", (GatewayProtocol,), deadlines),
+        interface="asgi3",
         ws="none",
         lifespan="off",
         log_config=None,

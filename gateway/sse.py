@@ -100,7 +100,8 @@ class Watch:
             begin = match.end()
             if self._keep(event):
                 kept.append(event)
-        kept.append(data[begin:])
+        if self.error is None:
+            kept.append(data[begin:])  # an empty line too many, or an event too large to keep
         return b"".join(kept)
 
     def _keep(self, event: bytes) -> bool:

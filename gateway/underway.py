@@ -14,24 +14,25 @@ class UnderWay:
         self._clock = clock
         self._stall_s = stall_s
         self._exchanges: set[Exchange] = set()
-        self._empty = asyncio.Event()
-        self._empty.set()
+        self._empty: asyncio.Event | None = None  # while somebody waits for that
 
     def __len__(self) -> int:
         return len(self._exchanges)
 
     def add(self, exchange: Exchange) -> None:
         self._exchanges.add(exchange)
-        self._empty.clear()
 
     def discard(self, exchange: Exchange) -> None:
         self._exchanges.discard(exchange)
-        if not self._exchanges:
+        if self._empty is not None and not self._exchanges:
             self._empty.set()
+            self._empty = None
 
     async def empty(self) -> None:
         """Wait until none is left."""
-        await self._empty.wait()
+        if self._exchanges:
+            self._empty = self._empty or asyncio.Event()
+            await self._empty.wait()
 
     def send_away(self, farewell: GatewayError) -> None:
         """End them all; each caller is told."""

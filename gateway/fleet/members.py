@@ -34,7 +34,7 @@ class Member:
 class Slot:
     """A request's place at one worker, counted until it is closed."""
 
-    __slots__ = ("_fleet", "_job", "_open", "_prefilling", "member")
+    __slots__ = ("_fleet", "_job", "_open", "_prefilling", "_tokens", "member")
 
     def __init__(self, fleet: "Fleet", member: Member, job: Job) -> None:
         self.member = member
@@ -43,7 +43,8 @@ class Slot:
         self._open = self._prefilling = True
         member.in_flight += 1
         member.prefill_tokens += job.prompt_tokens
-        member.total_tokens += job.total_tokens
+        self._tokens = job.total_tokens
+        member.total_tokens += self._tokens
 
     def first_token(self) -> None:
         """Its prompt is done, or will never be."""
@@ -55,10 +56,12 @@ class Slot:
         if not self._open:
             return
         self._open = False
-        self.first_token()
-        self.member.in_flight -= 1
-        self.member.total_tokens -= self._job.total_tokens
-        self._fleet.room_at(self.member)
+        member = self.member
+        if self._prefilling:
+            self.first_token()
+        member.in_flight -= 1
+        member.total_tokens -= self._tokens
+        self._fleet.room_at(member)
 
 
 class Fleet:
@@ -77,13 +80,17 @@ class Fleet:
 
     def workers(self, model: str, without: Collection[str] = ()) -> Sequence[Worker]:
         """The workers that serve a model and are well, apart from some. Raises NoWorker if none is well."""
-        well = [member for member in self._members if member.up and model in member.models]
-        if not well:
+        found = [
+            Worker(member.id, member.in_flight, member.limit, member.prefill_tokens, member.total_tokens)
+            for member in self._members
+            if member.up and model in member.models and member.id not in without
+        ]
+        if not found and not any(member.up and model in member.models for member in self._members):
             raise NoWorker(
                 "No model server is up for this model. Try again shortly.",
                 retry_after_s=self._rules.probe_interval_s,
             )
-        return [member.snapshot() for member in well if member.id not in without]
+        return found
 
     def occupy(self, worker_id: str, job: Job) -> Slot:
         return Slot(self, self.members[worker_id], job)

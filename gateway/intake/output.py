@@ -1,7 +1,8 @@
 """How much may a request generate?"""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from gateway.errors import BadRequest
 from gateway.intake.schema import ChatBody, CompletionBody
@@ -12,7 +13,7 @@ UNKNOWN_TOKENS = 1024  # a guess for a chat without a maximum, while no worker h
 LARGEST_TOKENS = 2**31 - 1  # a bound while that is not known
 
 
-class Maximum(NamedTuple):
+class Maximum(Struct, frozen=True):
     """Output tokens of one sequence."""
 
     field: str  # the one that the worker goes by
@@ -48,7 +49,7 @@ def total(maximum: Maximum, prompt_tokens: Sequence[int], n: int, model: Model) 
         tokens = UNKNOWN_TOKENS if maximum.tokens is None else maximum.tokens
         return n * len(prompt_tokens) * max(1, tokens)
     most = longest if maximum.tokens is None else maximum.tokens
-    return n * sum(max(1, min(most, longest - tokens)) for tokens in prompt_tokens)
+    return n * sum([max(1, min(most, longest - tokens)) for tokens in prompt_tokens])
 
 
 def _asked(body: ChatBody | CompletionBody) -> tuple[str, int | None]:

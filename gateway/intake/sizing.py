@@ -4,9 +4,10 @@ Bytes of text, divided by what a token of the model has been in requests before.
 """
 
 from math import ceil
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from gateway.errors import BadRequest
 from gateway.intake.schema import ABSENT, ChatBody, CompletionBody, Part, was_sent
@@ -21,7 +22,12 @@ LEAST_BYTES_PER_TOKEN = 1.0
 MOST_BYTES_PER_TOKEN = 8.0
 
 
-class Size(NamedTuple):
+_rendered_of_body = attrgetter("tools", "documents", "chat_template_kwargs")
+_rendered_of_message = attrgetter("tool_calls", "tools", "reasoning", "reasoning_content")
+_NONE_RENDERED = (ABSENT,) * 4  # of nearly every message
+
+
+class Size(Struct, frozen=True):
     tokens: list[int]  # of each prompt
     text_bytes: int  # text that alone explains the tokens; 0 where something else has a part in them
 
@@ -88,19 +94,20 @@ def _completion(body: CompletionBody, bytes_per_token: float) -> Size:
 
 
 def _chat(body: ChatBody, bytes_per_token: float) -> Size:
-    text = _json(body.tools, body.documents, body.chat_template_kwargs)
+    text = _json(_rendered_of_body(body))
     media = 0
     for message in body.messages:
         content = message.content
         if isinstance(content, str):
-            text += _utf8(content)
+            text += len(content) if content.isascii() else len(content.encode())
         elif content is not None:
             part_bytes, part_media = _parts(content)
             text += part_bytes
             media += part_media
         if message.name is not None:
             text += _utf8(message.name)
-        text += _json(message.tool_calls, message.tools, message.reasoning, message.reasoning_content)
+        if (rendered := _rendered_of_message(message)) != _NONE_RENDERED:
+            text += _json(rendered)
     template = MESSAGE_TOKENS * len(body.messages) + REPLY_TOKENS
     tokens = ceil(text / bytes_per_token) + template + media * MEDIUM_TOKENS
     return Size([tokens], 0 if media else text)
@@ -119,10 +126,8 @@ def _parts(parts: list[Part | str]) -> tuple[int, int]:
     return text, media
 
 
-def _json(*fields: Raw) -> int:
+def _json(fields: tuple[Raw, ...]) -> int:
     """Bytes of values that a template renders as JSON, as they were written."""
-    if fields == (ABSENT,) * len(fields):  # nearly always, and fast
-        return 0
     return sum(memoryview(field).nbytes for field in fields if was_sent(field))
 
 

@@ -15,9 +15,10 @@ TOKENS_PER_REQUEST = 50  # prompt tokens that take as long as one running reques
 
 
 def length_bucket(job: Job, workers: Sequence[Worker], turn: int) -> Sequence[Worker]:
-    def work(worker: Worker) -> int:
-        return worker.prefill_tokens + TOKENS_PER_REQUEST * worker.in_flight
-
     if job.bucket == 0:
-        return sorted(alternate(workers, turn), key=work)
-    return sorted(reversed(workers), key=work)
+        return sorted(alternate(workers, turn), key=_work)
+    return sorted(reversed(workers), key=_work)
+
+
+def _work(worker: Worker) -> int:
+    return worker.prefill_tokens + TOKENS_PER_REQUEST * worker.in_flight

@@ -7,18 +7,21 @@ be taken at once, and it refills continuously.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from gateway.model import Quota, Quotas, Tenant, Verdict
 
 PERIOD_S = 60.0
+ROUNDING_S = 1e-6  # the sum of many small steps must not refuse the last one
 
 
-@dataclass(slots=True)
 class _Account:
-    requests_tat: float = 0.0
-    tokens_tat: float = 0.0
-    leases: set[str] = field(default_factory=set)
+    """One tenant's state."""
+
+    __slots__ = ("leases", "requests_tat", "tokens_tat")
+
+    def __init__(self) -> None:
+        self.requests_tat = self.tokens_tat = 0.0
+        self.leases: set[str] = set()
 
 
 class MemoryStore:
@@ -28,12 +31,20 @@ class MemoryStore:
 
     async def take(self, lease: str, tenant: Tenant, tokens: int) -> Verdict:
         now = self._clock()
-        account = self._account(tenant)
-        requests_tat, requests_wait = _advance(account.requests_tat, tenant.requests_per_minute, 1, now)
-        tokens_tat, tokens_wait = _advance(account.tokens_tat, tenant.tokens_per_minute, tokens, now)
-        if requests_wait or tokens_wait:
-            longest = "requests" if requests_wait > tokens_wait else "tokens"
-            return Verdict(_quotas(account, tenant, now), longest, max(requests_wait, tokens_wait))
+        account = self._accounts.get(tenant.id) or self._account(tenant)
+        requests_tat, tokens_tat = account.requests_tat, account.tokens_tat
+        if tenant.requests_per_minute is not None:
+            before = requests_tat if requests_tat > now else now
+            requests_tat = before + PERIOD_S / tenant.requests_per_minute
+        if tenant.tokens_per_minute is not None:
+            before = tokens_tat if tokens_tat > now else now
+            tokens_tat = before + tokens * PERIOD_S / tenant.tokens_per_minute
+        latest = now + PERIOD_S + ROUNDING_S
+        if requests_tat > latest or tokens_tat > latest:
+            kind = "requests" if requests_tat > tokens_tat else "tokens"
+            return Verdict(
+                _quotas(account, tenant, now), kind, max(requests_tat, tokens_tat) - now - PERIOD_S
+            )
         if tenant.max_concurrency is not None and len(account.leases) >= tenant.max_concurrency:
             return Verdict(_quotas(account, tenant, now), "concurrency", 1.0)
         account.requests_tat, account.tokens_tat = requests_tat, tokens_tat
@@ -64,15 +75,6 @@ class MemoryStore:
         if account is None:
             account = self._accounts[tenant.id] = _Account()
         return account
-
-
-def _advance(tat: float, limit: int | None, cost: int, now: float) -> tuple[float, float]:
-    """The TAT after taking `cost`, and how long to wait until that is allowed (0 or less: now)."""
-    if limit is None:
-        return tat, 0.0
-    after = (tat if tat > now else now) + cost * PERIOD_S / limit  # max() would be a call
-    wait = after - now - PERIOD_S
-    return after, wait if wait > 1e-6 else 0.0  # the sum of many small steps must not refuse the last one
 
 
 def _give_back(tat: float, limit: int | None, amount: int, now: float) -> float:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.limits import LimitStore
-from gateway.model import Quota, Tenant
+from gateway.model import Quota, Quotas, Tenant
 from gateway.stores.memory import MemoryStore
 from tests.gateway.test_model import Clock
 
@@ -242,7 +242,7 @@ async def test_what_was_reserved_and_not_used_comes_back(make: MakeStore) -> Non
     await store.take("one", tenant, 60)
     store.settle("one", tenant, 60, 15)
     quotas = await store.look(tenant)
-    assert quotas == (Quota(60, 59, 1.0), Quota(60, 45, 15.0))  # the request itself is used
+    assert quotas == Quotas(Quota(60, 59, 1.0), Quota(60, 45, 15.0))  # the request itself is used
 
 
 @every_store
@@ -250,7 +250,7 @@ async def test_a_request_that_did_not_begin_costs_nothing(make: MakeStore) -> No
     store, tenant = make(Clock()), Tenant("acme", requests_per_minute=60, tokens_per_minute=60)
     await store.take("one", tenant, 60)
     store.settle("one", tenant, 60, None)
-    assert await store.look(tenant) == (Quota(60, 60, 0.0), Quota(60, 60, 0.0))
+    assert await store.look(tenant) == Quotas(Quota(60, 60, 0.0), Quota(60, 60, 0.0))
 
 
 @every_store
@@ -290,7 +290,7 @@ async def test_slots_are_as_many_as_the_tenant_may_have_at_once(make: MakeStore)
     store, tenant = make(Clock()), Tenant("acme", max_concurrency=2)
     assert [(await store.take(f"r{n}", tenant, 5)).refused for n in range(3)] == ["", "", "concurrency"]
     verdict = await store.take("r3", tenant, 5)
-    assert (verdict.retry_after_s, verdict.quotas) == (1.0, (None, None))
+    assert (verdict.retry_after_s, verdict.quotas) == (1.0, Quotas())
     store.settle("r0", tenant, 5, 5)
     assert (await store.take("r4", tenant, 5)).refused == ""
 

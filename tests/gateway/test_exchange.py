@@ -49,6 +49,7 @@ class FakeConnection:
     def reply(self, status: int, headers: bytes, body: bytes) -> bool:
         if self.takes:
             self.replies.append((status, headers, body))
+            self.on_lost = None
         return self.takes
 
     def chunk(self, data: bytes) -> bool:

@@ -157,10 +157,11 @@ async def test_an_answer_is_brought_and_its_real_tokens_are_charged() -> None:
         assert at.trip.job is not None
         assert (at.trip.caller.tenant, at.trip.job.prompt_tokens) == (LIMITED, PROMPT)
         assert at.trip.quotas is not None
-        requests, tokens = at.trip.quotas
-        assert requests == Quota(60, 59, 1.0)
-        assert tokens is not None
-        assert tokens.remaining == 6000 - PROMPT - 20  # as reserved: the answer tells before it is settled
+        assert at.trip.quotas.requests == Quota(60, 59, 1.0)
+        assert at.trip.quotas.tokens is not None
+        assert (
+            at.trip.quotas.tokens.remaining == 6000 - PROMPT - 20
+        )  # as reserved: the answer tells before it is settled
         assert worker.requests[0].json()["max_tokens"] == 20
 
 
