@@ -84,12 +84,6 @@ class Admission(Generic[PlaceT]):
         """Refuse whoever comes from now on; those who wait are still served."""
         self._draining = True
 
-    def _try(self, job: Job) -> PlaceT | None:
-        """A place that is free now, unless others wait for one."""
-        if self._draining:
-            raise _draining()
-        return None if self._queues.get(job.model) else self._place(job)
-
     async def _wait(self, job: Job) -> PlaceT:
         self._check_room(job)
         waiter: _Waiter[PlaceT] = _Waiter(job, asyncio.get_running_loop().create_future())
@@ -163,8 +157,10 @@ class Turn(Generic[PlaceT]):
         self._trip = trip
 
     async def __aenter__(self) -> "Turn[PlaceT]":
-        admission = self._admission
-        place = admission._try(self._job)
+        admission, job = self._admission, self._job
+        if admission._draining:
+            raise _draining()
+        place = None if admission._queues.get(job.model) else admission._place(job)
         if place is not None:
             self.place = place
             admission._observe(self._job.bucket, 0.0, "served")

@@ -27,6 +27,7 @@ from gateway.intake import Intake
 from gateway.journal import Journal
 from gateway.limits import RateLimiter
 from gateway.model import Endpoint, Model, Tenant
+from gateway.outbox import Outbox, Write
 from gateway.pipeline import Corridor
 from gateway.relay import Relay
 from gateway.routing import POLICIES
@@ -58,7 +59,8 @@ class Gateway:
             settings.fleet, [Member(of.id, of.model, of.max_concurrency) for of in settings.workers]
         )
         self._tls = _tls(settings)
-        self._clients = {of.id: _client(of, settings, self._tls) for of in settings.workers}
+        outbox = Outbox()
+        self._clients = {of.id: _client(of, settings, self._tls, outbox.write) for of in settings.workers}
         self.under_way = UnderWay(clock, settings.server.client_stall_s)
         policy = POLICIES[settings.routing.policy]
         dispatcher = Dispatcher(self.fleet, policy, self._clients, self._ledger, clock)
@@ -158,7 +160,7 @@ def _tune_garbage_collection() -> None:
     """What is there by now stays, and a request makes no cycles: look less often, and not at that."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(100_000, 20, 20)
 
 
 def _shown(listener: socket.socket) -> str:
@@ -182,7 +184,9 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
     return None
 
 
-def _client(worker: WorkerSettings, settings: Settings, tls: ssl.SSLContext | None) -> WorkerClient:
+def _client(
+    worker: WorkerSettings, settings: Settings, tls: ssl.SSLContext | None, write: Write
+) -> WorkerClient:
     upstream = settings.upstream
     return WorkerClient(
         worker.url,
@@ -190,7 +194,12 @@ def _client(worker: WorkerSettings, settings: Settings, tls: ssl.SSLContext | No
         idle_s=upstream.idle_s,
         max_age_s=upstream.max_age_s,
         tls=tls,
-        headers=[(name.encode(), value.encode()) for name, value in _credentials(worker).items()],
+        write=write,
+        headers=[
+            (b"content-type", b"application/json"),
+            (b"accept-encoding", b"identity"),  # the relay reads along
+            *((name.encode(), value.encode()) for name, value in _credentials(worker).items()),
+        ],
     )
 
 

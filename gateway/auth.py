@@ -31,7 +31,7 @@ class Authenticator:
             salt = hmac.digest(salt_secret, tenant.id.encode(), "sha256").hex()
             return Caller(tenant, key_id, salt)
 
-        self._callers = {key.sha256: caller(tenant, key.id) for key, tenant in keys.items()}
+        self._callers = {bytes.fromhex(key.sha256): caller(tenant, key.id) for key, tenant in keys.items()}
         self._anonymous = caller(anonymous, "") if anonymous else None
 
     def identify(self, headers: Headers) -> Caller:
@@ -50,7 +50,7 @@ class Authenticator:
         if scheme.lower() != b"bearer" or not PLAUSIBLE(key):
             return None
         # The table is searched by the hash of what was sent: how long that takes tells nothing of any key.
-        return self._callers.get(hashlib.sha256(key).hexdigest())
+        return self._callers.get(hashlib.sha256(key).digest())
 
 
 def _count(headers: Headers, wanted: bytes) -> int:

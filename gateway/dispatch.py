@@ -12,12 +12,9 @@ from gateway.upstream import Answer, WorkerClient
 
 MAX_FAILOVERS = 2
 
-# The worker's answer may not be compressed: the relay reads along.
-REQUEST_HEADERS = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
-
 
 class Dispatcher:
-    """clients: one for each worker of the fleet, by id."""
+    """clients: one for each worker of the fleet, by id. What all requests have in common, they add."""
 
     def __init__(
         self,
@@ -51,7 +48,7 @@ class Dispatcher:
         def sent() -> None:
             trip.sent_at = self._clock()
 
-        headers = [*REQUEST_HEADERS, (b"x-request-id", job.id.encode("ascii"))]
+        headers = [(b"x-request-id", job.id.encode("ascii"))]
         tried: list[str] = []
         while True:
             member = turn.place.member

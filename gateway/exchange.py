@@ -23,6 +23,10 @@ class Connection(Protocol):
 
     upload_stalled: bool  # nothing more of the body came for longer than is allowed
 
+    def whole_body(self) -> bytes | None:
+        """The body, if all of it has come by now."""
+        ...
+
     def watch(self, on_lost: Callable[[], None]) -> None:
         """Call `on_lost` once the caller has left; at once if it has left already."""
         ...
@@ -41,6 +45,10 @@ class Connection(Protocol):
 
     def chunk(self, data: bytes) -> bool:
         """Send a part of a streamed body, likewise."""
+        ...
+
+    def flush(self) -> None:
+        """Make the writes that `reply` and `chunk` have put off, before others are made."""
         ...
 
     def abort(self) -> None:
@@ -91,19 +99,17 @@ class Exchange:
         What a refused caller still sends is discarded by the server, so that the refusal arrives.
         """
         self._check_headers()
-        message = await self._receive()
-        if message["type"] != "http.request" or self._connection.upload_stalled:
-            self._refuse_part(message)
-        body: bytes = message["body"]
-        if len(body) > self._max_body_bytes:
+        body = self._connection.whole_body() if self._is_direct else None
+        if body is None:
+            body = await self._received_body()
+        elif len(body) > self._max_body_bytes:
             raise self._too_large()
-        if message.get("more_body"):
-            body = await self._rest(body)
         self._connection.watch(self._lost)
         return body
 
-    async def _rest(self, first: bytes) -> bytes:
-        parts, size, more = [first], len(first), True
+    async def _received_body(self) -> bytes:
+        parts: list[bytes] = []
+        size, more = 0, True
         while more:
             message = await self._receive()
             if message["type"] != "http.request" or self._connection.upload_stalled:
@@ -201,6 +207,7 @@ class Exchange:
         await self._write_head(status, [*headers, (b"content-length", b"%d" % length)])
 
     async def _write(self, message: Message) -> None:
+        self._connection.flush()
         self.sending_since = self._clock()
         await self._send(message)
         self.sending_since = None

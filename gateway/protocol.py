@@ -15,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.errors import BadRequest, GatewayError, HeadTooLarge, UploadTooSlow
 from gateway.exchange import CONNECTION
+from gateway.outbox import Outbox
 
 MAX_HEAD_BYTES = 65536
 IDLE_SLACK_S = 0.01  # loops round to milliseconds; less would spin
@@ -30,6 +31,14 @@ class Handle:
         self._protocol = protocol
         self._cycle = cycle
         self.upload_stalled = False
+
+    def whole_body(self) -> bytes | None:
+        cycle = self._cycle
+        if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+            return None
+        body = bytes(cycle.body)
+        cycle.body.clear()
+        return body
 
     def watch(self, on_lost: Callable[[], None]) -> None:
         if self._cycle.disconnected:
@@ -53,12 +62,18 @@ class Handle:
             return True
         cycle.response_started = cycle.response_complete = True
         cycle.message_event.set()
-        closing = b"" if cycle.keep_alive or CLOSE_LINE in headers else CLOSE_LINE
-        protocol.transport.write(
-            b"%b%b%b%bcontent-length: %d\r\n\r\n%b"
-            % (STATUS_LINE[status], protocol.default_head(), closing, headers, len(body), body)
+        closing = not cycle.keep_alive or CLOSE_LINE in headers
+        data = b"%b%b%b%bcontent-length: %d\r\n\r\n%b" % (
+            STATUS_LINE[status],
+            protocol.default_head(),
+            b"" if cycle.keep_alive else CLOSE_LINE,
+            headers,
+            len(body),
+            body,
         )
-        if closing or CLOSE_LINE in headers:
+        protocol.outbox.write(protocol.transport, data)
+        if closing:
+            protocol.outbox.flush()
             protocol.transport.close()
         cycle.on_response()
         return True
@@ -68,8 +83,11 @@ class Handle:
         if protocol.flow.write_paused or not cycle.chunked_encoding:
             return False
         if not cycle.disconnected:
-            protocol.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+            protocol.outbox.write(protocol.transport, b"%x\r\n%b\r\n" % (len(data), data))
         return True
+
+    def flush(self) -> None:
+        self._protocol.outbox.flush()
 
     def abort(self) -> None:
         self._protocol.transport.abort()
@@ -81,6 +99,7 @@ class GatewayProtocol(HttpToolsProtocol):
     head_timeout_s = 10.0  # from the first byte, or from the connection, to the end of the head
     body_timeout_s = 30.0  # between two reads of a body
 
+    outbox: Outbox  # of all connections of a server
     on_lost: Callable[[], None] | None = None  # of the request that is being served
     _handle: Handle | None = None
     _timer: asyncio.TimerHandle | None = None
@@ -163,6 +182,10 @@ class GatewayProtocol(HttpToolsProtocol):
         self._in_body = False
         super().on_message_complete()
 
+    def shutdown(self) -> None:
+        self.outbox.flush()
+        super().shutdown()
+
     def send_400_response(self, msg: str) -> None:
         self._refuse(BadRequest("This is not valid HTTP/1.1.", code="invalid_http"))
 
@@ -196,6 +219,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def _refuse(self, error: GatewayError) -> None:
         """Answer what never became a request, and close."""
         body = json.dumps(error.body()).encode()
+        self.outbox.flush()
         if self.cycle is None or self.cycle.response_complete:
             self.transport.write(
                 b"%bcontent-type: application/json\r\ncontent-length: %d\r\n"

@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from gateway import settings
+from gateway.outbox import Outbox
 from gateway.protocol import GatewayProtocol
 
 BACKLOG = 4096  # connections that wait to be accepted: a client's burst opens a thousand at once
@@ -87,10 +88,14 @@ async def until_told_to_stop(drain: Callable[[asyncio.Event], Awaitable[None]]) 
 
 
 def _config(app: ASGIApp, rules: settings.Server) -> uvicorn.Config:
-    deadlines = {"head_timeout_s": rules.header_timeout_s, "body_timeout_s": rules.body_timeout_s}
+    attributes = {
+        "head_timeout_s": rules.header_timeout_s,
+        "body_timeout_s": rules.body_timeout_s,
+        "outbox": Outbox(),
+    }
     return uvicorn.Config(
         app,
-        http=type("Protocol", (GatewayProtocol,), deadlines),
+        http=type("Protocol", (GatewayProtocol,), attributes),
         interface="asgi3",
         ws="none",
         lifespan="off",

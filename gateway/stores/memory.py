@@ -85,16 +85,14 @@ def _give_back(tat: float, limit: int | None, amount: int, now: float) -> float:
 
 
 def _quotas(account: _Account, tenant: Tenant, now: float) -> Quotas:
+    requests, tokens = tenant.requests_per_minute, tenant.tokens_per_minute
     return Quotas(
-        _quota(account.requests_tat, tenant.requests_per_minute, now),
-        _quota(account.tokens_tat, tenant.tokens_per_minute, now),
+        None if requests is None else _quota(account.requests_tat - now, requests),
+        None if tokens is None else _quota(account.tokens_tat - now, tokens),
     )
 
 
-def _quota(tat: float, limit: int | None, now: float) -> Quota | None:
-    if limit is None:
-        return None
-    reset_s = tat - now
+def _quota(reset_s: float, limit: int) -> Quota:
     if reset_s <= 0:
         return Quota(limit, limit, 0.0)
     remaining = int((PERIOD_S - reset_s) * limit / PERIOD_S + 1e-6)

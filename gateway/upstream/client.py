@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from gateway.errors import WorkerUnreachable
 from gateway.model import Headers
+from gateway.outbox import Write, write_now
 from gateway.upstream.answer import Answer
 from gateway.upstream.connection import Connection, StaleConnection, Timeouts
 from gateway.upstream.pool import IdlePool
@@ -29,7 +30,9 @@ class WorkerClient:
         max_age_s: float,
         tls: ssl.SSLContext | None = None,
         headers: Headers = (),
+        write: Write = write_now,
     ) -> None:
+        """`write` sends a request that is small; by default at once."""
         parts = urlsplit(url)
         host = parts.hostname
         if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc:
@@ -45,6 +48,7 @@ class WorkerClient:
         self._prefix = parts.path.rstrip("/")
         self._constant_head = _lines([(b"host", parts.netloc.encode("ascii")), *headers])
         self._timeouts = timeouts
+        self._write = write
         self._pool = IdlePool(idle_s=idle_s, max_age_s=max_age_s)
         self._busy = 0
         self._open: set[Connection] = set()
@@ -131,7 +135,7 @@ class WorkerClient:
     async def _connect(self) -> Connection:
         if self._closed:
             raise WorkerUnreachable(f"{self._peer}: the client is closed")
-        connection = Connection(self._peer, self._timeouts, self._forget)
+        connection = Connection(self._peer, self._timeouts, self._forget, self._write)
         self._open.add(connection)
         self._all_lost.clear()
         attempt = asyncio.timeout(self._timeouts.connect_s)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from gateway.errors import WorkerBroke, WorkerError, WorkerTimeout
+from gateway.outbox import Write, write_now
 from gateway.upstream.response import BrokenResponse, ResponseReader
 
 HIGH_WATER_BYTES = 64 * 1024  # unread bytes above which the worker is made to wait
@@ -34,11 +35,18 @@ class StaleConnection(WorkerBroke):
 class Connection(asyncio.Protocol):
     """One socket, one exchange at a time, one waiting task at a time."""
 
-    def __init__(self, peer: str, timeouts: Timeouts, on_lost: "Callable[[Connection], None]") -> None:
+    def __init__(
+        self,
+        peer: str,
+        timeouts: Timeouts,
+        on_lost: "Callable[[Connection], None]",
+        write: Write = write_now,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._peer = peer  # for the log
         self._timeouts = timeouts
         self._on_lost = on_lost
+        self._write = write
         self._timer_period_s = min(timeouts.first_byte_s, timeouts.gap_s)
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport  # from connection_made on
@@ -63,7 +71,7 @@ class Connection(asyncio.Protocol):
         if transport.is_closing():
             raise self._ended("closed by the worker before the request")
         if body_bytes <= JOIN_BYTES:
-            transport.write(b"".join((head, *body)))
+            self._write(transport, b"".join((head, *body)))
         else:
             transport.writelines((head, *body))
         self._since = self._loop.time()

@@ -32,10 +32,14 @@ class FakeConnection:
         self.upload_stalled = False
         self.takes = True
         self.is_behind_middleware = False
+        self.body: bytes | None = None  # where all of it has come already
         self.on_lost: Callable[[], None] | None = None
         self.replies: list[tuple[int, bytes, bytes]] = []
         self.chunks: list[bytes] = []
         self.aborted = 0
+
+    def whole_body(self) -> bytes | None:
+        return self.body
 
     def watch(self, on_lost: Callable[[], None]) -> None:
         self.on_lost = on_lost
@@ -56,6 +60,9 @@ class FakeConnection:
         if self.takes:
             self.chunks.append(data)
         return self.takes
+
+    def flush(self) -> None:
+        """Nothing is put off here."""
 
     def abort(self) -> None:
         self.aborted += 1
