@@ -1,8 +1,7 @@
 """What happens on a caller's connection below ASGI: deadlines, bounds, and writes that need no message each.
 
-Built on the hooks of uvicorn's own HTTP/1.1 protocol, which ends by answering to us for three things that
-ASGI cannot tell: that the caller left, without a task that waits for it; that an upload has come to a halt;
-and a whole answer, to be sent with one write.
+Built on the hooks of uvicorn's own HTTP/1.1 protocol, for what ASGI has no words for: that the caller left,
+without a task that waits to hear of it; that an upload has come to a halt; and a whole answer as one write.
 """
 
 import asyncio

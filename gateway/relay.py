@@ -65,7 +65,7 @@ class _PlainPayload(msgspec.Struct):
 
 
 class Relay:
-    """on_first_token: called once when a request's prompt is done."""
+    """Brings answers to their callers. `clock` is in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -73,7 +73,8 @@ class Relay:
     def run(
         self, answer: Answer, job: Job, outlet: Outlet, trip: Trip, on_first_token: Callable[[], None]
     ) -> Awaitable[None]:
-        """Bring an answer to its caller. Raises WorkerError; nothing has been sent then unless it says so."""
+        """Bring one answer to `outlet`, and note in `trip` what it was. `on_first_token` is called once, when
+        the prompt is done. Raises WorkerError, Overloaded; what was sent by then, the outlet knows."""
         if answer.status >= 300 and not 400 <= answer.status < 500:
             return _fail(answer)
         if answer.status in (401, 403):
