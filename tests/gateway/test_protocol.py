@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 from gateway import settings
 from gateway.errors import GatewayError
 from gateway.exchange import CONNECTION, Exchange
-from gateway.protocol import MAX_HEAD_BYTES, Handle
+from gateway.protocol import MAX_HEAD_BYTES, GatewayProtocol, Handle
 from gateway.server import listen, running
 from tests.gateway.test_model import Clock, trip
 
@@ -485,3 +485,48 @@ async def test_a_stream_to_a_caller_who_left_goes_nowhere() -> None:
         line.say(post())
         assert await at.endings.get() is None
         assert at.exchanges[0].gone == ""
+
+
+# Idle connections
+
+
+async def test_an_idle_connection_is_closed_when_its_time_is_over() -> None:
+    async with house(keep_alive_s=1) as at:
+        line = await at.call()
+        line.say(post())
+        assert (await line.hear()).status == 200
+        async with asyncio.timeout(10):
+            assert await line.is_closed()
+
+
+async def test_a_connection_in_use_is_not_idle_and_its_time_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked, release = asyncio.Event(), asyncio.Event()
+    check_idle = GatewayProtocol._check_idle
+
+    def check_and_tell(protocol: GatewayProtocol) -> None:
+        check_idle(protocol)
+        looked.set()
+
+    async def serve(exchange: Exchange, connection: Handle) -> None:
+        body = await exchange.body()
+        if body == b"[1]":
+            await release.wait()
+        await exchange.start(200, [JSON], len(body))
+        await exchange.finish(body)
+        protocols.append(connection._protocol)
+
+    protocols: list[GatewayProtocol] = []
+    monkeypatch.setattr(GatewayProtocol, "_check_idle", check_and_tell)
+    async with house(serve, keep_alive_s=1) as at, asyncio.timeout(10):
+        line = await at.call()
+        line.say(post())
+        await line.hear()
+        line.say(post(b"[1]"))
+        await looked.wait()  # the first answer's time is over, and the second is being made
+        release.set()
+        assert (await line.hear()).body == b"[1]"
+        check_idle(protocols[1])  # as a timer would that was set for the first answer
+        assert not protocols[1].transport.is_closing()
+        assert await line.is_closed()
