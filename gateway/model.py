@@ -140,7 +140,6 @@ class Trip(Struct):
     queue_s: float = 0.0
     sent_at: float | None = None  # when the request went to a worker
     first_token_at: float | None = None
-    last_token_at: float | None = None
     gaps: Tally | None = None  # seconds between two reads of a stream
     events: int = 0  # of a stream, with a token or more each
     usage: Usage | None = None

@@ -530,3 +530,45 @@ async def test_a_connection_in_use_is_not_idle_and_its_time_begins_anew(
         check_idle(protocols[1])  # as a timer would that was set for the first answer
         assert not protocols[1].transport.is_closing()
         assert await line.is_closed()
+
+
+# Writes that are put off
+
+
+async def test_what_was_put_off_leaves_before_the_end_of_the_stream() -> None:
+    async def in_one_turn(exchange: Exchange, connection: Handle) -> None:
+        await exchange.body()
+        await exchange.start(200, [(b"content-type", b"text/event-stream")], None)
+        await exchange.send(b"one")
+        await exchange.finish(b"two")
+
+    async with house(in_one_turn) as at, asyncio.timeout(10):
+        line = await at.call()
+        line.say(post())
+        head = await line.reader.readuntil(b"\r\n\r\n")
+        assert b"transfer-encoding: chunked" in head
+        assert await line.reader.readuntil(b"0\r\n\r\n") == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
+
+
+async def test_an_answer_that_was_put_off_is_not_lost_when_the_server_stops() -> None:
+    async def stop_at_once(exchange: Exchange, connection: Handle) -> None:
+        await echo(exchange, connection)
+        connection._protocol.shutdown()
+
+    async with house(stop_at_once) as at, asyncio.timeout(10):
+        line = await at.call()
+        line.say(post(b"[1]"))
+        assert (await line.hear()).body == b"[1]"
+        assert await line.is_closed()
+
+
+async def test_an_answer_that_was_put_off_comes_before_a_refusal_of_what_follows() -> None:
+    async def refuse_at_once(exchange: Exchange, connection: Handle) -> None:
+        await echo(exchange, connection)
+        connection._protocol.send_400_response("")
+
+    async with house(refuse_at_once) as at, asyncio.timeout(10):
+        line = await at.call()
+        line.say(post(b"[1]"))
+        assert (await line.hear()).body == b"[1]"
+        assert (await line.hear()).code == "invalid_http"
