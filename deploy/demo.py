@@ -43,6 +43,7 @@ class Options:
 
     smoke: bool
     cpu: bool
+    simulate: bool
     port: int
     worker_port: int
     cache: Path
@@ -75,6 +76,7 @@ def _parse(argv: Sequence[str] | None) -> Options:
     add = parser.add_argument
     add("--smoke", action="store_true", help="end after the answer, with status 0 if there was one")
     add("--cpu", action="store_true", help="use CPU workers even if there are GPUs")
+    add("--simulate", action="store_true", help="simulated GPU workers: no model, no sense, up in seconds")
     add("--port", type=int, default=8080, help="the gateway's port (8080); its metrics get the next one")
     add("--worker-port", type=int, default=8101, help="the first worker's port (8101); the others follow it")
     add("--cache", type=Path, default=default_cache(), help="where CPU workers are installed (%(default)s)")
@@ -83,13 +85,16 @@ def _parse(argv: Sequence[str] | None) -> Options:
 
 
 def _set_up_and_run(options: Options) -> None:
-    cards = [] if options.cpu else fleets.gpu_memories_mib()
-    ports = range(options.worker_port, options.worker_port + (len(cards) or fleets.CPU_WORKERS))
+    cards = [] if options.cpu or options.simulate else fleets.gpu_memories_mib()
+    count = fleets.SIMULATED_WORKERS if options.simulate else len(cards) or fleets.CPU_WORKERS
+    ports = range(options.worker_port, options.worker_port + count)
     _refuse_taken(options.port, ports)
     steps = Steps()
     with steps.step("Python environment in .venv") as detail:
         python = bootstrap.ensure_environment("bench,gpu" if cards else "bench", detail)
-    if cards:
+    if options.simulate:
+        fleet = fleets.simulated_fleet(ports)
+    elif cards:
         fleet = fleets.gpu_fleet(cards, ports, python.with_name("vllm"))
     else:
         fleet = fleets.cpu_fleet(ports, install(options.cache, options.model, steps))
@@ -128,15 +133,30 @@ class Demo:
         argv = [self.python.with_name(name), *arguments]
         return self.stack.enter_context(services.running(name, argv, self.place / f"{name}.log", stop_s))
 
+    def start_workers(self) -> services.Service:
+        """The fleet: by `workers up`, or one process that simulates it."""
+        fleet_file = self.place / "fleet.toml"
+        fleet_file.write_text(self.fleet.text)
+        if not self.options.simulate:
+            return self.start(
+                "workers", "up", "--fleet", fleet_file, "--logs", self.place, stop_s=WORKERS_STOP_S
+            )
+        ports, log = self.fleet.ports, self.place / "workers.log"
+        # -P: what lies in the current directory is not for this program.
+        argv: list[str | Path] = [self.python, "-P", "-m", "benchmarks.simulator", "serve"]
+        argv += ["--port", str(ports[0]), "--count", str(len(ports)), "--model", self.fleet.model]
+        argv += ["--max-model-len", str(self.fleet.max_model_len)]
+        argv += ["--long-prefill-token-threshold", "1024"]
+        return self.stack.enter_context(services.running("workers", argv, log, WORKERS_STOP_S))
+
 
 def _start_and_ask(demo: Demo) -> None:
     place, port, key = demo.place, demo.options.port, f"sk-demo-{secrets.token_urlsafe(24)}"
     place.mkdir(parents=True, exist_ok=True)
-    (place / "fleet.toml").write_text(demo.fleet.text)
     (place / "gateway.toml").write_text(gateway_configuration(demo.fleet, port, key))
-    with demo.steps.step(f"{len(demo.fleet.ports)} vLLM workers with {demo.fleet.model}") as detail:
-        fleet_file = place / "fleet.toml"
-        workers = demo.start("workers", "up", "--fleet", fleet_file, "--logs", place, stop_s=WORKERS_STOP_S)
+    kind = "simulated" if demo.options.simulate else "vLLM"
+    with demo.steps.step(f"{len(demo.fleet.ports)} {kind} workers with {demo.fleet.model}") as detail:
+        workers = demo.start_workers()
         for number, worker_port in enumerate(demo.fleet.ports):
             detail(f"waiting for w{number}; its log is {place}/w{number}.log")
             services.wait_ready(f"http://127.0.0.1:{worker_port}/health", [workers], WORKERS_LIMIT_S)

@@ -13,6 +13,7 @@ from workers.cpu import CpuEnvironment
 
 CPU_FLEET = Path(__file__).with_name("fleet.cpu.toml")
 CPU_WORKERS = 2
+SIMULATED_WORKERS = 4  # as many as there are cards in the usual case
 CPU_FLEET_BYTES = 7_000_000_000  # two workers of 3 GB each, and the gateway beside them
 
 
@@ -67,6 +68,12 @@ def gpu_fleet(memories_mib: Sequence[int], ports: Sequence[int], vllm: Path) -> 
         max_concurrency=256,
         ports=tuple(ports),
     )
+
+
+def simulated_fleet(ports: Sequence[int]) -> Fleet:
+    """Qwen2.5-7B-Instruct on H200s, as far as time tells; its answers are noise."""
+    text = "# Simulated: one process, which needs no file.\n"
+    return Fleet(text, model="qwen2.5-7b", max_model_len=32_768, max_concurrency=256, ports=tuple(ports))
 
 
 def memory_warning(meminfo: Path = Path("/proc/meminfo")) -> str | None:

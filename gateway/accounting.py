@@ -1,18 +1,14 @@
-"""One trip's record → metrics and the log line.
+"""One trip's record → counts and the log line.
 
 Requests that have ended are counted many at a time: the same few functions run over each in turn, which
-costs a processor less than half of what it costs to come back to them between other work. The numbers become
-Prometheus samples when they are scraped.
+costs a processor less than half of what it costs to come back to them between other work.
 """
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
-
-from gateway.model import Trip, Usage, Worker
+from gateway.model import Trip, Usage
 from gateway.tally import Tally
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -30,7 +26,7 @@ Labels = tuple[str, ...]
 class Tallies:
     """A histogram with labels."""
 
-    def __init__(self, bounds: Sequence[float]) -> None:
+    def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
         self.by_labels: dict[Labels, Tally] = {}
 
@@ -49,11 +45,16 @@ class Ledger:
         clock: Callable[[], float],
         write_line: Callable[[dict[str, object]], None],
         put_off: Callable[[Callable[[], None]], object] | None = None,
+        meter: Callable[[Trip], None] = lambda trip: None,
     ) -> None:
-        """put_off: calls a function after a short while. Without it nothing is put off."""
+        """put_off: calls a function after a short while. Without it nothing is put off.
+
+        meter: is told of each request of a known caller, for the tenant's account.
+        """
         self._clock = clock
         self._write_line = write_line
         self._put_off = put_off
+        self._meter = meter
         self._ended: list[Trip] = []
         self._waits: list[tuple[int, float, str]] = []
         self.requests: Counter[Labels] = Counter()
@@ -111,6 +112,8 @@ class Ledger:
             self.inter_token.at(model).merge(trip.gaps)
         if trip.usage:
             self._count_tokens(trip, tenant, model, trip.usage)
+        if trip.caller:
+            self._meter(trip)
         self._write_line(_record(trip, tenant, model))
 
     def _count_tokens(self, trip: Trip, tenant: str, model: str, usage: Usage) -> None:
@@ -122,7 +125,7 @@ class Ledger:
 
 def _record(trip: Trip, tenant: str, model: str) -> dict[str, object]:
     """The log line: never a prompt, never a key."""
-    usage, job = trip.usage, trip.job
+    usage, charged, job = trip.usage, trip.charged, trip.job
     return {
         "time": trip.ended_at,
         "request_id": trip.id,
@@ -136,7 +139,9 @@ def _record(trip: Trip, tenant: str, model: str) -> dict[str, object]:
         "worker": trip.worker,
         "bucket": job.bucket if job else None,
         "prompt_tokens": usage.prompt_tokens if usage else None,
+        "cached_tokens": usage.cached_tokens if usage else None,
         "completion_tokens": usage.completion_tokens if usage else None,
+        "charged_tokens": charged.prompt_tokens + charged.completion_tokens if charged else None,
         "estimated_prompt_tokens": job.prompt_tokens if job else None,
         "queue_ms": round(trip.queue_s * 1000, 3),
         "ttft_ms": None
@@ -145,95 +150,3 @@ def _record(trip: Trip, tenant: str, model: str) -> dict[str, object]:
         "total_ms": round((trip.ended - trip.began) * 1000, 3),
         "detail": trip.detail,
     }
-
-
-class GatewayCollector(Collector):
-    """The ledger's numbers, and gauges of this moment, in Prometheus' terms.
-
-    depth: how many requests wait, by bucket. workers: snapshots and whether each is up.
-    """
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        buckets: int,
-        depth: Callable[[], Mapping[int, int]],
-        workers: Callable[[], Sequence[tuple[Worker, bool]]],
-    ) -> None:
-        self._ledger = ledger
-        self._buckets = buckets
-        self._depth = depth
-        self._workers = workers
-
-    def describe(self) -> list[Metric]:
-        return []  # nothing is collected at registration
-
-    def collect(self) -> Iterator[Metric]:
-        self._ledger.fold()
-        yield from self._counters()
-        yield from self._histograms()
-        yield from self._gauges()
-
-    def _counters(self) -> Iterator[Metric]:
-        of = self._ledger
-        yield _counter(
-            "requests", "Requests by how they ended.", ("endpoint", "model", "tenant", "outcome"), of.requests
-        )
-        yield _counter("tokens", "Tokens that workers reported.", ("tenant", "model", "direction"), of.tokens)
-        yield _counter("limited", "Requests refused by a tenant's own limit.", ("kind",), of.limited)
-        yield _counter(
-            "worker_failures",
-            "Failures of workers, as met by requests.",
-            ("worker", "kind"),
-            of.worker_failures,
-        )
-        yield CounterMetricFamily(
-            "gateway_retries", "Requests sent to another worker, the first being out of reach.", of.retries
-        )
-
-    def _histograms(self) -> Iterator[Metric]:
-        of = self._ledger
-        yield _histogram("request_seconds", "From head to end.", ("endpoint", "model"), of.seconds)
-        yield _histogram("ttft_seconds", "Time to first token.", ("model", "bucket"), of.ttft)
-        yield _histogram("inter_token_seconds", "Between two reads of a stream.", ("model",), of.inter_token)
-        yield _histogram(
-            "overhead_seconds", "From head to worker, without the wait in the queue.", (), of.overhead
-        )
-        yield _histogram("queue_wait_seconds", "Wait for a worker.", ("bucket", "outcome"), of.queue_wait)
-        yield _histogram("store_seconds", "For one step of the limits' store.", (), of.store_seconds)
-        yield _histogram(
-            "estimate_error_ratio", "Estimated prompt tokens / real ones.", (), of.estimate_error
-        )
-
-    def _gauges(self) -> Iterator[Metric]:
-        waiting = self._depth()
-        depth = GaugeMetricFamily("gateway_queue_depth", "Requests that wait.", labels=("bucket",))
-        for bucket in range(self._buckets):
-            depth.add_metric((str(bucket),), waiting.get(bucket, 0))
-        in_flight = GaugeMetricFamily("gateway_in_flight", "Requests at a worker.", labels=("worker",))
-        limit = GaugeMetricFamily("gateway_concurrency_limit", "Most requests at once.", labels=("worker",))
-        up = GaugeMetricFamily("gateway_worker_up", "1 if a worker is well.", labels=("worker",))
-        for worker, is_up in self._workers():
-            in_flight.add_metric((worker.id,), worker.in_flight)
-            limit.add_metric((worker.id,), worker.limit)
-            up.add_metric((worker.id,), float(is_up))
-        degraded = GaugeMetricFamily("gateway_store_degraded", "1 while limits are not kept in the store.", 0)
-        yield from (depth, in_flight, limit, up, degraded)
-
-
-def _counter(name: str, text: str, labels: Labels, values: Counter[Labels]) -> Metric:
-    family = CounterMetricFamily(f"gateway_{name}", text, labels=labels)
-    for key, value in list(values.items()):
-        family.add_metric(key, value)
-    return family
-
-
-def _histogram(name: str, text: str, labels: Labels, tallies: Tallies) -> Metric:
-    family = HistogramMetricFamily(f"gateway_{name}", text, labels=labels)
-    for key, tally in list(tallies.by_labels.items()):
-        running, buckets = 0, []
-        for bound, count in zip((*tally.bounds, float("inf")), tally.counts, strict=True):
-            running += count
-            buckets.append(("+Inf" if bound == float("inf") else str(bound), float(running)))
-        family.add_metric(key, buckets, tally.total)
-    return family

@@ -1,82 +1,121 @@
-"""The composition root: Settings → a gateway. The only file that picks concrete classes."""
+"""The composition root: Settings → a gateway, and one or several processes that serve with it."""
 
 import asyncio
 import contextlib
 import functools
 import gc
 import logging
-import os
 import secrets
 import socket
-import ssl
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from starlette.middleware.cors import CORSMiddleware
+import uvloop
 from starlette.types import ASGIApp
 
-from gateway.accounting import GatewayCollector, Ledger
+from gateway import parts
+from gateway.accounting import Ledger
+from gateway.admin import AdminKey, Keys, Metering, Tenants, Workers, admin_app
 from gateway.admission import Admission
-from gateway.auth import Authenticator, Key
+from gateway.auth import FileDirectory
+from gateway.backing import backing
 from gateway.dispatch import Dispatcher
-from gateway.endpoints import Completions, Models, admin_app, public_app
+from gateway.endpoints import Completions, Models, public_app
 from gateway.errors import Draining
-from gateway.fleet import Catalogue, Fleet, Member, Origin, Probes
-from gateway.intake import Intake
+from gateway.fleet import Probes, Roster
 from gateway.journal import Journal
+from gateway.keyring import Keyring
 from gateway.limits import RateLimiter
-from gateway.model import Endpoint, Model, Tenant
-from gateway.outbox import Outbox, Write
+from gateway.metrics import Board, Metrics, Source
+from gateway.model import Endpoint, Trip
+from gateway.outbox import Outbox
+from gateway.peers import Others
 from gateway.pipeline import Corridor
+from gateway.processes import Parent, Seat
 from gateway.relay import Relay
+from gateway.reload import Watcher
 from gateway.routing import POLICIES
 from gateway.server import LAST_WORDS_S, listen, running, until_told_to_stop
-from gateway.settings import Settings, TenantSettings, WorkerSettings
-from gateway.stores.memory import MemoryStore
+from gateway.settings import Settings
 from gateway.underway import UnderWay
-from gateway.upstream import Timeouts, WorkerClient
+from gateway.usage import Meter, Records
 
 log = logging.getLogger(__name__)
 
 FOLD_EVERY_S = 0.1
-ANONYMOUS = "anonymous"  # the tenant of everyone where no key is required
 
 
 class Gateway:
-    """Everything one process needs to serve. Make it inside a running loop; `async with` runs it."""
+    """Everything one process needs to serve. Make it inside a running loop; `async with` runs it.
 
-    def __init__(self, settings: Settings, journal: Journal | None = None) -> None:
+    seat: this process's place among several that share the sockets. salt_secret: in place of the settings'
+    own, where they have none. Raises RecordsUnwritable.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        journal: Journal | None = None,
+        seat: Seat | None = None,
+        salt_secret: bytes = b"",
+    ) -> None:
         clock = time.monotonic  # the loop's own clock may stand still for a millisecond
         self._settings = settings
         self._journal = journal or Journal()
         self._stack = contextlib.AsyncExitStack()
         self._draining = False
         later = functools.partial(asyncio.get_running_loop().call_later, FOLD_EVERY_S)
-        self._ledger = Ledger(clock, self._journal.write, later)
-        self._catalogue = _catalogue(settings)
-        self.fleet = Fleet(
-            settings.fleet, [Member(of.id, of.model, of.max_concurrency) for of in settings.workers]
+        self._ledger = Ledger(clock, self._journal.write, later, self._account)
+        process = secrets.token_hex(6)  # this one's name among all
+        self._backing = backing(settings, process, self._ledger.store_seconds.at().add)
+        self._meter = Meter(self._backing.usage)
+        self._records = Records(settings.usage.records) if settings.usage.records else None
+        self._auth = parts.authenticator(
+            settings, self._backing.registry, salt_secret or parts.salt_secret(settings)
         )
-        self._tls = _tls(settings)
-        outbox = Outbox()
-        self._clients = {of.id: _client(of, settings, self._tls, outbox.write) for of in settings.workers}
+        self._keyring = Keyring(settings.tenants, settings.keys, self._backing.registry)
+        self._catalogue = parts.catalogue(settings)
+        others = Others(process, clock, seat.count if seat else 1) if self._backing.among else None
+        self.fleet = parts.fleet(settings, clock, others)
+        self._roster = Roster(self.fleet, self._backing.switch)
+        self._tls = parts.tls(settings)
+        write = Outbox().write
+        self._clients = {of.id: parts.client(of, settings, self._tls, write) for of in settings.workers}
         self.under_way = UnderWay(clock, settings.server.client_stall_s)
-        policy = POLICIES[settings.routing.policy]
-        dispatcher = Dispatcher(self.fleet, policy, self._clients, self._ledger, clock)
-        self.admission = Admission(settings.admission, dispatcher.place, clock, self._ledger.queued)
+        dispatcher = self._dispatcher(clock)
+        self.admission = Admission(
+            settings.admission, dispatcher.place, clock, self._ledger.queued, self.fleet.capacity
+        )
         self.fleet.on_room = self.admission.wake
-        corridor = Corridor(
-            auth=_authenticator(settings),
-            intake=Intake(settings.intake, settings.routing.bucket_edges, self._catalogue),
-            limits=RateLimiter(MemoryStore()),
+        self._peers = self._join(others, clock)
+        self.public = self._public_app(self._corridor(dispatcher, clock), clock)
+        self._board, self.admin = self._counting(seat)
+
+    def _join(self, others: Others | None, clock: Callable[[], float]) -> AbstractAsyncContextManager[object]:
+        """What keeps this process and the others told of each other."""
+        if others is None or self._backing.among is None:
+            return contextlib.nullcontext()
+        peers = self._backing.among(parts.sharing(self.fleet, self.admission, others, clock))
+        self.fleet.on_work = peers.notice
+        return peers
+
+    def _dispatcher(self, clock: Callable[[], float]) -> Dispatcher:
+        rules = self._settings.routing
+        return Dispatcher(self.fleet, POLICIES[rules.policy], self._clients, self._ledger, clock, rules)
+
+    def _corridor(self, dispatcher: Dispatcher, clock: Callable[[], float]) -> Corridor:
+        settings = self._settings
+        return Corridor(
+            auth=self._auth,
+            intake=parts.intake(settings, self._catalogue),
+            limits=RateLimiter(self._backing.limits),
             admission=self.admission,
             dispatcher=dispatcher,
             relay=Relay(clock),
             ledger=self._ledger,
         )
-        self.public = self._public_app(corridor, clock)
-        self.admin = self._admin_app()
 
     def _public_app(self, corridor: Corridor, clock: Callable[[], float]) -> ASGIApp:
         server = self._settings.server
@@ -86,39 +125,97 @@ class Gateway:
         ]
         models = Models(corridor.auth, self._catalogue, corridor.limits)
         app = public_app(completions, models, self.fleet, lambda: self._draining)
-        return _with_cors(app, server.cors_origins) if server.cors_origins else app
+        return parts.with_cors(app, server.cors_origins) if server.cors_origins else app
 
-    def _admin_app(self) -> ASGIApp:
-        registry = CollectorRegistry()
-        registry.register(
-            GatewayCollector(
-                self._ledger,
-                buckets=len(self._settings.routing.bucket_edges) + 1,
-                depth=self.admission.depth,
-                workers=lambda: [(member.snapshot(), member.up) for member in self.fleet.members.values()],
-            )
+    def _counting(self, seat: Seat | None) -> tuple[Board | None, ASGIApp]:
+        """What this process shares with its siblings to count by, and the admin port's application."""
+        source = Source(
+            self._ledger,
+            buckets=len(self._settings.routing.bucket_edges) + 1,
+            depth=self.admission.depth,
+            workers=lambda: [(member.snapshot(), member.up) for member in self.fleet.members.values()],
+            store_degraded=self._backing.is_degraded,
         )
-        ProcessCollector(registry=registry)
-        return admin_app(lambda: generate_latest(registry))
+        board = Board(source, seat.folder, seat.number, seat.count) if seat else None
+        return board, self._admin_app(Metrics(source, board))
+
+    def _admin_app(self, metrics: Metrics) -> ASGIApp:
+        return admin_app(
+            metrics.text,
+            AdminKey(self._settings.admin.key_sha256),
+            [
+                Keys(self._keyring, time.time),
+                Tenants(self._keyring),
+                Metering(self._meter, time.time),
+                Workers(self.fleet, self._roster),
+            ],
+        )
+
+    def _account(self, trip: Trip) -> None:
+        """To the tenant's account."""
+        self._meter.record(trip)
+        if self._records:
+            self._records.write(trip)
 
     async def __aenter__(self) -> "Gateway":
-        origins = {of.id: Origin(of.url, _credentials(of)) for of in self._settings.workers}
-        probes = Probes(self._settings.fleet, self.fleet, self._catalogue, origins, self._tls)
-        await self._stack.enter_async_context(probes)
-        self._sweeper = asyncio.create_task(self.under_way.watch_for_stalls(), name="stalled callers")
+        async with contextlib.AsyncExitStack() as stack:
+            for opened in self._backing.opened:
+                await stack.enter_async_context(opened)
+            await stack.enter_async_context(self._peers)
+            if self._records:
+                stack.callback(self._records.close)
+            await stack.enter_async_context(self._meter)
+            stack.callback(self._ledger.fold)  # what has ended is counted before the meter closes
+            stack.push_async_callback(self._auth.aclose)
+            await stack.enter_async_context(self._roster)
+            await stack.enter_async_context(self._backing.news(self._hear, self._look_for_news))
+            if self._board:
+                await stack.enter_async_context(self._board)
+            probes = parts.probes(self._settings, self.fleet, self._catalogue, self._tls)
+            await stack.enter_async_context(probes)
+            if self._board:
+                await self._know_the_workers(probes)
+            self._tasks = [
+                asyncio.create_task(self.under_way.watch_for_stalls(), name="stalled callers"),
+                asyncio.create_task(self.fleet.keep_learning(), name="fleet"),
+            ]
+            self._stack = stack.pop_all()
         return self
 
+    async def _know_the_workers(self, probes: Probes) -> None:
+        """Until a process knows whom to ask, its siblings had better take what comes."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2 * self._settings.fleet.probe_timeout_s):
+                await probes.first_round()
+
     async def __aexit__(self, *_: object) -> None:
-        self._sweeper.cancel()
-        await self._stack.aclose()
+        for task in self._tasks:
+            task.cancel()
         for client in self._clients.values():
             await client.aclose()
+        await self._stack.aclose()
         self.flush()
 
     def flush(self) -> None:
         """Count and write out what was put off."""
         self._ledger.fold()
         self._journal.flush()
+
+    def adopt(self, settings: Settings) -> None:
+        """The configuration file has other tenants and keys now."""
+        self._keyring.replace(settings)
+        self._auth.replace(FileDirectory(settings.tenants, settings.keys))
+
+    def _hear(self, news: str) -> None:
+        """Another process, a replica or a command has changed something."""
+        if news == "workers":
+            self._roster.notice()
+        else:
+            self._auth.forget(news)
+
+    def _look_for_news(self) -> None:
+        self._roster.notice()
+        self._auth.forget("all")
 
     def on(self, public: socket.socket, admin: socket.socket) -> list[tuple[ASGIApp, socket.socket]]:
         """Which application is served on which socket."""
@@ -144,16 +241,50 @@ class Gateway:
                 await self.under_way.empty()
 
 
-async def run(settings: Settings) -> None:
-    """Serve until a signal. Raises PortTaken."""
+def run(settings: Settings, path: Path, load: Callable[[], Settings]) -> int:
+    """Serve by as many processes as configured until a signal; returns the exit status.
+
+    path, load: the configuration file, and how it is read again when it has changed. Raises PortTaken or
+    RecordsUnwritable.
+    """
     server = settings.server
     with contextlib.ExitStack() as stack:
         public = stack.enter_context(listen("port", server.host, server.port))
         admin = stack.enter_context(listen("admin_port", server.admin_host, server.admin_port))
-        async with Gateway(settings) as gateway, running(gateway.on(public, admin), server):
-            _tune_garbage_collection()
-            log.info("serving on %s, metrics on %s", _shown(public), _shown(admin))
-            await until_told_to_stop(gateway.drain)
+        if server.processes == 1:
+            uvloop.run(serve(settings, public, admin, path, load))
+            return 0
+        if settings.usage.records:
+            Records(settings.usage.records).close()  # what no process could open is told before there are any
+        salt_secret = parts.salt_secret(settings)  # one for all processes, and for their successors
+
+        def work(seat: Seat) -> None:
+            uvloop.run(serve(settings, public, admin, path, load, seat, salt_secret))
+
+        return Parent(server.processes, work, server.drain_s).run()
+
+
+async def serve(
+    settings: Settings,
+    public: socket.socket,
+    admin: socket.socket,
+    path: Path,
+    load: Callable[[], Settings],
+    seat: Seat | None = None,
+    salt_secret: bytes = b"",
+) -> None:
+    """Serve on these sockets, in this process, until a signal."""
+    gateway = Gateway(settings, seat=seat, salt_secret=salt_secret)
+    async with (
+        gateway,
+        running(gateway.on(public, admin), settings.server),
+        Watcher(path, settings, load, gateway.adopt) as watcher,
+    ):
+        _tune_garbage_collection()
+        log.info("serving on %s, metrics on %s", _shown(public), _shown(admin))
+        await until_told_to_stop(
+            gateway.drain, on_hangup=watcher.look_now, lifeline=seat.lifeline if seat else None
+        )
 
 
 def _tune_garbage_collection() -> None:
@@ -166,75 +297,3 @@ def _tune_garbage_collection() -> None:
 def _shown(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://{host}:{port}"
-
-
-def _catalogue(settings: Settings) -> Catalogue:
-    return Catalogue(
-        {
-            Model(of.name, of.max_model_len, of.default_max_tokens, of.max_output_tokens): of.aliases
-            for of in settings.models
-        }
-    )
-
-
-def _tls(settings: Settings) -> ssl.SSLContext | None:
-    """Made only where it is needed: reading the system's certificates takes longer than all the rest."""
-    if any(worker.url.startswith("https:") for worker in settings.workers):
-        return ssl.create_default_context(cafile=settings.upstream.ca_file or None)
-    return None
-
-
-def _client(
-    worker: WorkerSettings, settings: Settings, tls: ssl.SSLContext | None, write: Write
-) -> WorkerClient:
-    upstream = settings.upstream
-    return WorkerClient(
-        worker.url,
-        timeouts=Timeouts(upstream.connect_timeout_s, upstream.first_byte_timeout_s, upstream.gap_timeout_s),
-        idle_s=upstream.idle_s,
-        max_age_s=upstream.max_age_s,
-        tls=tls,
-        write=write,
-        headers=[
-            (b"content-type", b"application/json"),
-            (b"accept-encoding", b"identity"),  # the relay reads along
-            *((name.encode(), value.encode()) for name, value in _credentials(worker).items()),
-        ],
-    )
-
-
-def _credentials(worker: WorkerSettings) -> dict[str, str]:
-    return {"authorization": f"Bearer {os.environ[worker.api_key_env]}"} if worker.api_key_env else {}
-
-
-def _authenticator(settings: Settings) -> Authenticator:
-    tenants = {of.id: _tenant(of) for of in settings.tenants}
-    secret = settings.auth.cache_salt_secret.get_secret_value().encode() or secrets.token_bytes(32)
-    anonymous = None if settings.auth.required else tenants.get(ANONYMOUS, Tenant(ANONYMOUS))
-    return Authenticator(
-        {Key(of.id, of.sha256): tenants[of.tenant] for of in settings.keys}, secret, anonymous
-    )
-
-
-def _tenant(of: TenantSettings) -> Tenant:
-    return Tenant(
-        of.id,
-        frozenset(of.models),
-        of.requests_per_minute,
-        of.tokens_per_minute,
-        of.max_concurrency,
-        of.weight,
-        of.priority,
-    )
-
-
-def _with_cors(app: ASGIApp, origins: list[str]) -> ASGIApp:
-    exposed = ["x-request-id", "retry-after", "retry-after-ms", "x-should-retry", "openai-processing-ms"]
-    exposed += [
-        f"x-ratelimit-{what}-{kind}"
-        for what in ("limit", "remaining", "reset")
-        for kind in ("requests", "tokens")
-    ]
-    return CORSMiddleware(
-        app, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=["*"], expose_headers=exposed
-    )

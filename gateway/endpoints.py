@@ -1,9 +1,7 @@
 """The door: which paths exist, who may use them, and how every failure is told."""
 
 import asyncio
-import json
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from starlette.routing import Route, Router
@@ -18,14 +16,14 @@ from gateway.errors import (
     InternalError,
     MethodNotAllowed,
     ModelNotFound,
-    NotFound,
     NoWorker,
 )
 from gateway.exchange import ClientGone, Exchange
 from gateway.fleet import Catalogue, Fleet
-from gateway.headers import JSON, Header, of_error, of_quotas, request_id
+from gateway.headers import of_quotas, request_id
 from gateway.limits import RateLimiter
 from gateway.model import Caller, Endpoint, Incoming, Trip
+from gateway.pages import Page, Reply, Visit, alive, router
 from gateway.pipeline import Corridor
 from gateway.underway import UnderWay
 
@@ -96,56 +94,6 @@ class Completions:
             await exchange.fail(InternalError())
 
 
-class Page:
-    """A GET that is answered at once from what is known.
-
-    render: returns a body, or raises GatewayError. more: further headers, also of errors.
-    """
-
-    def __init__(
-        self,
-        render: Callable[[Scope], object],
-        media_type: bytes = JSON[1],
-        more: Callable[[Scope], Awaitable[list[Header]]] | None = None,
-    ) -> None:
-        self._render = render
-        self._media_type = media_type
-        self._more = more
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        began = time.monotonic()
-        headers: list[Header] = []
-        try:
-            if scope["method"] not in ("GET", "HEAD"):
-                raise MethodNotAllowed(f"{scope['path']} takes GET.", "GET, HEAD")
-            headers += await self._more(scope) if self._more else []
-            content = self._render(scope)
-        except GatewayError as error:
-            await _refuse(scope, send, error, began, headers)
-        else:
-            headers.append((b"content-type", self._media_type))
-            await _respond(scope, send, 200, headers, content, began)
-
-
-async def _refuse(
-    scope: Scope, send: Send, error: GatewayError, began: float, headers: Iterable[Header] = ()
-) -> None:
-    await _respond(scope, send, error.status, [*headers, JSON, *of_error(error)], error.body(), began)
-
-
-async def _respond(
-    scope: Scope, send: Send, status: int, headers: list[Header], content: object, began: float
-) -> None:
-    body = content if isinstance(content, bytes) else json.dumps(content).encode()
-    headers += [
-        (b"x-request-id", request_id(scope["headers"]).encode("ascii")),
-        (b"openai-processing-ms", b"%d" % ((time.monotonic() - began) * 1000)),
-        (b"content-length", b"%d" % len(body)),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
 class Models:
     """GET /v1/models and /v1/models/{id}: what this caller may use."""
 
@@ -154,21 +102,24 @@ class Models:
         self._catalogue = catalogue
         self._limits = limits
 
-    async def headers(self, scope: Scope) -> list[Header]:
-        caller = self._auth.identify(scope["headers"])
-        return list(of_quotas(await self._limits.look(caller.tenant)))
-
-    def all(self, scope: Scope) -> object:
-        caller = self._auth.identify(scope["headers"])
+    async def all(self, visit: Visit) -> Reply:
+        caller = await self._caller(visit)
         cards = [card for card in self._catalogue.cards() if self._may_use(caller, card["id"])]
-        return {"object": "list", "data": cards}
+        return Reply({"object": "list", "data": cards})
 
-    def one(self, scope: Scope) -> object:
-        caller = self._auth.identify(scope["headers"])
-        name = scope["path_params"]["name"]
+    async def one(self, visit: Visit) -> Reply:
+        caller = await self._caller(visit)
+        name = visit.scope["path_params"]["name"]
         if not self._may_use(caller, name):
             raise ModelNotFound("The model does not exist, or this key may not use it.", param="model")
-        return self._catalogue.card(name)
+        return Reply(self._catalogue.card(name))
+
+    async def _caller(self, visit: Visit) -> Caller:
+        """Who asks; from then on the answer tells of its limits, also if it is an error."""
+        headers = visit.scope["headers"]
+        caller = self._auth.recognise(headers) or await self._auth.identify(headers)
+        visit.headers += of_quotas(await self._limits.look(caller.tenant))
+        return caller
 
     def _may_use(self, caller: Caller, name: str) -> bool:
         model = self._catalogue.find(name)
@@ -180,51 +131,32 @@ def public_app(
     models: Models,
     fleet: Fleet,
     is_draining: Callable[[], bool],
-) -> ASGIApp:
+) -> "Door":
     """The application of the public port. Paths that are not named here do not exist."""
 
-    def ready(scope: Scope) -> object:
+    async def ready(visit: Visit) -> Reply:
         if is_draining():
             raise Draining("This gateway is shutting down.", retry_after_s=1)
         if not fleet.is_ready():
             raise NoWorker("No model server is up.", retry_after_s=1)
-        return {"status": "ready"}
+        return Reply({"status": "ready"})
 
-    pages = _router(
-        Route("/v1/models", Page(models.all, more=models.headers)),
-        Route("/v1/models/{name:path}", Page(models.one, more=models.headers)),
-        Route("/health", Page(_alive)),
-        Route("/ready", Page(ready)),
+    pages = router(
+        Route("/v1/models", Page(GET=models.all)),
+        Route("/v1/models/{name:path}", Page(GET=models.one)),
+        Route("/health", Page(GET=alive)),
+        Route("/ready", Page(GET=ready)),
+        otherwise=NO_SUCH_PATH,
     )
     return Door({of.path.encode("ascii"): of for of in completions}, pages)
-
-
-def admin_app(metrics: Callable[[], bytes]) -> ASGIApp:
-    """The application of the admin port."""
-    return _router(
-        Route("/metrics", Page(lambda scope: metrics(), b"text/plain; version=0.0.4; charset=utf-8")),
-        Route("/health", Page(_alive)),
-    )
-
-
-def _router(*routes: Route) -> Router:
-    return Router(routes, redirect_slashes=False, default=_nothing)
-
-
-def _alive(scope: Scope) -> object:
-    return {"status": "alive"}
 
 
 class Door:
     """Completions by their exact path, as it was sent; other pages by starlette's router."""
 
-    def __init__(self, completions: Mapping[bytes, ASGIApp], pages: ASGIApp) -> None:
-        self._completions = completions
-        self._pages = pages
+    def __init__(self, completions: Mapping[bytes, ASGIApp], pages: Router) -> None:
+        self.completions = completions
+        self.pages = pages
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        return self._completions.get(scope["raw_path"], self._pages)(scope, receive, send)
-
-
-async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    await _refuse(scope, send, NotFound(NO_SUCH_PATH), time.monotonic())
+        return self.completions.get(scope["raw_path"], self.pages)(scope, receive, send)

@@ -3,11 +3,11 @@
     GatewayError
     ├── CallerError            the request is at fault: 4xx
     │   ├── BadRequest 400, Unauthorized 401, ModelNotAllowed 403, ModelNotFound 404, NotFound 404,
-    │   ├── MethodNotAllowed 405, UploadTooSlow 408, BodyTooLarge 413,
+    │   ├── MethodNotAllowed 405, UploadTooSlow 408, Conflict 409, BodyTooLarge 413,
     │   └── UnsupportedMediaType 415, HeadTooLarge 431
     ├── Refused                not now, come back: always says when
     │   ├── RateLimited 429    the tenant's own limit
-    │   └── Overloaded, NoWorker, Draining 503
+    │   └── Overloaded, NoWorker, Draining, StoreUnavailable 503
     ├── WorkerError            the worker is at fault
     │   ├── WorkerUnreachable, WorkerBroke, WorkerFailed, WorkerRefusedCredentials 502
     │   └── WorkerTimeout 504
@@ -107,6 +107,13 @@ class UploadTooSlow(CallerError):
     code = "request_timeout"
 
 
+class Conflict(CallerError):
+    """Of the admin API: what is asked for cannot be, as things stand."""
+
+    status = 409
+    code = "conflict"
+
+
 class BodyTooLarge(CallerError):
     status = 413
     code = "body_too_large"
@@ -151,6 +158,18 @@ class NoWorker(Refused):
 class Draining(Refused):
     status = 503
     code = "draining"
+
+
+class StoreUnavailable(Refused):
+    status = 503
+    code = "store_unavailable"
+
+    def __init__(
+        self,
+        message: str = "What this key's tenant may use cannot be looked up at the moment. Try again shortly.",
+        **more: Any,
+    ) -> None:
+        super().__init__(message, **({"retry_after_s": 1.0} | more))
 
 
 class WorkerError(GatewayError):

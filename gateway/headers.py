@@ -57,8 +57,10 @@ def _told(trip: Trip, now: float) -> bytes:
 
 
 def _of_quotas(quotas: Quotas) -> str:
-    requests = _of_quota(quotas.requests, "requests") if quotas.requests else ""
-    return requests + (_of_quota(quotas.tokens, "tokens") if quotas.tokens else "")
+    text = _of_quota(quotas.requests, "requests") if quotas.requests else ""
+    if quotas.tokens:
+        text += _of_quota(quotas.tokens, "tokens")
+    return text + f"x-gateway-degraded: {quotas.degraded}\r\n" if quotas.degraded else text
 
 
 def _of_quota(quota: Quota, kind: str) -> str:

@@ -1,7 +1,9 @@
 """The log of requests: one JSON line each, written in batches so that no request waits for it."""
 
 import asyncio
+import select
 import sys
+from collections.abc import Iterator
 from typing import BinaryIO
 
 import msgspec
@@ -25,6 +27,16 @@ class Journal:
 
     def flush(self) -> None:
         lines, self._lines = self._lines, bytearray()
-        if lines:
-            self._out.write(lines)
+        for piece in _pieces(bytes(lines)):
+            self._out.write(piece)
             self._out.flush()
+
+
+def _pieces(lines: bytes) -> Iterator[bytes]:
+    """Whole lines that a pipe takes in one: what several processes write to it then never gets mixed."""
+    begin = 0
+    while begin < len(lines):
+        end = lines.rfind(b"\n", begin, begin + select.PIPE_BUF) + 1
+        end = end or lines.index(b"\n", begin) + 1  # a line longer than that goes by itself
+        yield lines[begin:end]
+        begin = end

@@ -1,14 +1,18 @@
 """May this tenant do that now? Take requests, tokens and a slot before the work; settle by what was used."""
 
+import secrets
 from types import TracebackType
 from typing import Protocol
 
 from gateway.errors import RateLimited
 from gateway.model import Job, Quotas, Tenant, Usage, Verdict
 
+MINUTE_S = 60.0
+LONGEST_RETRY_AFTER_S = 60.0  # that the header may tell: nobody should wait for more by itself
+
 
 class LimitStore(Protocol):
-    """Where limits are counted. Each method is one atomic step."""
+    """Where limits are counted. Each method is one atomic step. No two requests have the same `lease`."""
 
     async def take(self, lease: str, tenant: Tenant, tokens: int) -> Verdict:
         """Take one request, `tokens` and a slot, or nothing at all."""
@@ -44,7 +48,11 @@ class Reservation:
         self._used = usage.prompt_tokens + usage.completion_tokens
 
     async def __aenter__(self) -> "Reservation":
-        verdict = await self._store.take(self._lease, self._job.caller.tenant, self._reserved)
+        tenant = self._job.caller.tenant
+        for limit, period in ((tenant.tokens_per_minute, "minute"), (tenant.tokens_per_day, "day")):
+            if limit is not None and self._reserved > limit:
+                raise _too_large(self._reserved, limit, period)
+        verdict = await self._store.take(self._lease, tenant, self._reserved)
         if verdict.refused:
             raise _refusal(verdict, self._reserved)
         self.quotas = verdict.quotas
@@ -59,12 +67,13 @@ class Reservation:
 class RateLimiter:
     def __init__(self, store: LimitStore) -> None:
         self.store = store
+        self._process = secrets.token_hex(6)  # the caller chooses job.id, so that is no name for a lease
         self._count = 0
 
     def reserve(self, job: Job) -> Reservation:
-        """A lease: `async with`. Entering it may raise RateLimited."""
-        self._count += 1  # the caller chooses job.id, so it alone is no name for a lease
-        return Reservation(self.store, f"{job.id}:{self._count}", job)
+        """A lease: `async with`. Entering it may raise RateLimited or StoreUnavailable."""
+        self._count += 1
+        return Reservation(self.store, f"{self._process}:{self._count}", job)
 
     async def look(self, tenant: Tenant) -> Quotas:
         return await self.store.look(tenant)
@@ -72,30 +81,46 @@ class RateLimiter:
 
 def _cost(job: Job) -> int:
     """Tokens to reserve. Only a maximum that the caller named can make a request too large for its limit."""
-    limit = job.caller.tenant.tokens_per_minute
-    if limit is None or job.max_tokens_given:
-        return job.total_tokens
-    return max(job.prompt_tokens, min(job.total_tokens, limit))
+    tenant = job.caller.tenant
+    cost = job.total_tokens
+    if not job.max_tokens_given:
+        for limit in (tenant.tokens_per_minute, tenant.tokens_per_day):
+            if limit is not None and cost > limit:
+                cost = max(job.prompt_tokens, limit)
+    return cost
+
+
+def _too_large(tokens: int, limit: int, period: str) -> RateLimited:
+    message = (
+        f"This request needs up to {tokens} tokens, more than the limit of {limit} a {period} "
+        "can ever grant. Shorten the prompt or lower max_tokens."
+    )
+    return RateLimited("tokens", message, should_retry=False)
 
 
 def _refusal(verdict: Verdict, tokens: int) -> RateLimited:
     kind, retry_after_s = verdict.refused, verdict.retry_after_s
-    quota = verdict.quotas.tokens if kind == "tokens" else verdict.quotas.requests
-    should_retry = None
-    if kind == "concurrency" or quota is None:
+    if kind == "concurrency":
         message = "Too many requests at once for this key's tenant. Wait for one to finish."
-    elif kind == "tokens" and tokens > quota.limit:
-        should_retry = False
-        message = (
-            f"This request needs up to {tokens} tokens, more than the limit of {quota.limit} a minute "
-            "can ever grant. Shorten the prompt or lower max_tokens."
-        )
+        error = RateLimited(kind, message, retry_after_s=retry_after_s)
     else:
+        period = "minute" if verdict.period_s <= MINUTE_S else "day"
         asked = f", requested {tokens}" if kind == "tokens" else ""
         message = (
-            f"Rate limit reached for {kind} per minute: limit {quota.limit}, "
-            f"remaining {quota.remaining}{asked}. Try again in {retry_after_s:.1f} s."
+            f"Rate limit reached for {kind} per {period}: limit {verdict.limit}{asked}. "
+            f"Try again in {_words(retry_after_s)}."
         )
-    error = RateLimited(kind, message, retry_after_s=retry_after_s, should_retry=should_retry)
+        error = RateLimited(
+            kind,
+            message,
+            retry_after_s=retry_after_s,
+            should_retry=False if retry_after_s > LONGEST_RETRY_AFTER_S else None,
+        )
+        if kind == "tokens" and period == "day":
+            error.type = error.code = "insufficient_quota"  # as OpenAI tells of a budget that is used up
     error.quotas = verdict.quotas
     return error
+
+
+def _words(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

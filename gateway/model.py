@@ -6,6 +6,7 @@ Those that are made for each request are msgspec structs: as plain as dataclasse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 from msgspec import Struct
 
@@ -33,9 +34,16 @@ class Tenant:
     models: frozenset[str] = frozenset({"*"})  # names or aliases; "*" is every model
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
+    requests_per_day: int | None = None
+    tokens_per_day: int | None = None
     max_concurrency: int | None = None
+    max_output_tokens: int | None = None  # of one answer; the model's limit holds besides
     weight: float = 1.0
     priority: str = "default"
+    allow_logprobs: bool | None = None  # None: what [intake] says; so for the next two
+    allow_chat_template: bool | None = None
+    allow_media_urls: bool | None = None
+    cache_group: str = ""  # tenants of one group share prefix caches; "" is shared with nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,14 @@ class Caller:
     tenant: Tenant
     key_id: str
     cache_salt: str  # keeps the prefix caches of tenants apart; 64 hex digits
+
+
+class Grant(Struct, frozen=True):
+    """What a secret is good for. Times are seconds since 1970."""
+
+    tenant: Tenant
+    key_id: str
+    expires_at: float | None = None
 
 
 class Incoming(Struct, frozen=True):
@@ -65,6 +81,17 @@ class Model:
     max_output_tokens: int | None = None
 
 
+class Chain(Struct, frozen=True):
+    """A prompt, by which a worker's prefix cache is guessed.
+
+    hashes: one for each whole step of the prompt, each of all up to there, the one of the whole first.
+    """
+
+    hashes: list[int]
+    prompt_bytes: int
+    prompt_tokens: int
+
+
 class Job(Struct, frozen=True):
     """A request that has been read: what it asks for, how large it is, and the bytes for the worker."""
 
@@ -78,8 +105,13 @@ class Job(Struct, frozen=True):
     prompt_bytes: int  # text behind the estimate, so that usage can correct it; 0 for token ids
     max_output_tokens: int  # over all sequences: n x prompts x max_tokens
     max_tokens_given: bool  # the caller named a maximum
+    expected_output_tokens: int  # as far as earlier answers tell; over all sequences
+    sequences: int  # n x prompts
     bucket: int  # index of the length bucket, 0 the shortest
+    is_long: bool  # its prompt keeps a worker busy for a while
     body: tuple[bytes | memoryview, ...]  # the caller's bytes with members appended, in order
+    max_wait_s: float = inf  # for a worker, that the caller has time for
+    chain: Chain | None = None  # None: too short to be found again, or nobody looks
 
     @property
     def total_tokens(self) -> int:
@@ -87,13 +119,22 @@ class Job(Struct, frozen=True):
 
 
 class Worker(Struct, frozen=True):
-    """A worker at one moment, as a policy sees it."""
+    """A worker at one moment, as a policy sees it. Seconds are those that the worker itself takes.
+
+    All but in_flight and limit is of all processes that share it. Prefill tokens are weighed for what
+    attention costs (estimates.prefill_cost).
+    """
 
     id: str
-    in_flight: int
-    limit: int  # how many requests it may hold at once
-    prefill_tokens: int  # prompt tokens of its requests that have no first token yet
-    total_tokens: int  # prompt and maximum output tokens of all its requests
+    in_flight: int  # of this process
+    limit: int  # how many of this process it may hold at once
+    prefilling: int = 0  # of its requests: those without a first token
+    long_prefills: int = 0  # of those: long prompts
+    takes_long: bool = True  # whether it may read one more of those now
+    prefill_tokens: int = 0  # of those without a first token
+    prefill_s: float = 0.0  # until all those could have one
+    decode_s: float = 0.0  # by which the tokens expected of all its requests lengthen its steps, in sum
+    own_s: float = 0.0  # that this request's prompt would take, less what is in the prefix cache
 
 
 class Usage(Struct, frozen=True):
@@ -117,6 +158,7 @@ class Quotas(Struct, frozen=True):
 
     requests: Quota | None = None
     tokens: Quota | None = None
+    degraded: str = ""  # what holds while the limits' store is away: "local", "open" or "closed"
 
 
 class Verdict(Struct, frozen=True):
@@ -125,6 +167,8 @@ class Verdict(Struct, frozen=True):
     quotas: Quotas
     refused: str = ""
     retry_after_s: float = 0.0  # when the same would be granted
+    limit: int = 0  # the one that refused
+    period_s: float = 60.0  # in which that limit is counted: a minute or a day
 
 
 class Trip(Struct):
@@ -142,7 +186,8 @@ class Trip(Struct):
     first_token_at: float | None = None
     gaps: Tally | None = None  # seconds between two reads of a stream
     events: int = 0  # of a stream, with a token or more each
-    usage: Usage | None = None
+    usage: Usage | None = None  # as the worker reported it
+    charged: Usage | None = None  # what the tenant pays for; None: nothing
     status: int = 0
     outcome: str = ""  # "ok", the code of an error, "client_gone", "client_stalled" or "incomplete"
     detail: str = ""  # for the log only

@@ -19,6 +19,8 @@ from gateway.limits import RateLimiter, Reservation
 from gateway.model import Caller, Incoming, Job, Trip, Usage
 from gateway.relay import Outlet, Relay
 
+NOTICED_S = 0.01  # a prompt that is read sooner keeps nobody waiting
+
 
 class Exchange(Outlet, Protocol):
     """Both ends of the caller's request."""
@@ -40,7 +42,8 @@ class Corridor:
 
     async def walk(self, incoming: Incoming, exchange: Exchange, trip: Trip) -> None:
         """Serve one request. Raises GatewayError; `trip` tells how far it came."""
-        trip.caller = caller = self.auth.identify(incoming.headers)
+        headers = incoming.headers
+        trip.caller = caller = self.auth.recognise(headers) or await self.auth.identify(headers)
         try:
             trip.job = job = self.intake.read(incoming, await exchange.body(), caller)
             async with self.limits.reserve(job) as reservation:
@@ -54,12 +57,15 @@ class Corridor:
     async def _serve(
         self, job: Job, turn: Turn[Slot], reservation: Reservation, exchange: Exchange, trip: Trip
     ) -> None:
+        began = False
+        read = None
         if job.stream:
             trip.gaps = self.ledger.gaps()
-        began = False
+        else:
+            read = _read_later(turn)
         try:
             with await self.dispatcher.open(job, turn, trip) as answer:
-                await self.relay.run(answer, job, exchange, trip, turn.place.first_token)
+                await self.relay.run(answer, job, exchange, trip, turn.place)
             began = trip.outcome != "worker_refused"
         except WorkerError as error:
             if not isinstance(error, WorkerUnreachable):  # of those, the dispatcher counts every one
@@ -72,15 +78,21 @@ class Corridor:
             began = trip.sent_at is not None
             raise
         finally:
+            if read is not None:
+                read.cancel()
+            if job.stream:
+                turn.place.streamed(trip.events)
             self._settle(job, reservation, trip, began)
 
     def _settle(self, job: Job, reservation: Reservation, trip: Trip, began: bool) -> None:
         """Charge what the worker says it did, else what can be known of it; nothing if it did not begin."""
         if trip.usage:
-            reservation.charge(trip.usage)
-            self.intake.learn(job, trip.usage.prompt_tokens)
+            trip.charged = trip.usage
+            self.intake.learn(job, trip.usage)
         elif began:
-            reservation.charge(Usage(job.prompt_tokens, trip.events))
+            trip.charged = Usage(job.prompt_tokens, trip.events)
+        if trip.charged:
+            reservation.charge(trip.charged)
 
     async def _note(self, error: GatewayError, caller: Caller, trip: Trip) -> None:
         if isinstance(error, RateLimited):
@@ -88,3 +100,12 @@ class Corridor:
             trip.quotas = error.quotas
         if trip.quotas is None:
             trip.quotas = await self.limits.look(caller.tenant)
+
+
+def _read_later(turn: Turn[Slot]) -> asyncio.TimerHandle | None:
+    """A whole answer has no first token that shows, so its prompt counts as read after a while."""
+    delay_s = turn.place.prefill_s()
+    if delay_s < NOTICED_S:
+        turn.place.prompt_done()
+        return None
+    return asyncio.get_running_loop().call_later(delay_s, lambda: turn.place.prompt_done())

@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 
 MAX_READ_BYTES = 16 * 1024 * 1024  # of a plain answer, kept to find its usage; beyond, usage stays unknown
 MAX_DETAIL_BYTES = 2000  # of a worker's own failure, for the log
+TOLD_EVERY = 4  # tokens; of single ones several may come in one read, which says nothing of their pace
 LINGER_S = 1.0  # for the end of a body whose last event has gone out, so that the connection can be reused
 
 # What stays behind: the connection's own, and what would tell about the worker.
@@ -51,6 +52,19 @@ class Outlet(Protocol):
         ...
 
 
+class Watcher(Protocol):
+    """Who wants to know how fast the worker is."""
+
+    def first_token(self) -> None:
+        """Of a stream."""
+
+    def prompt_done(self) -> None:
+        """Some answer has come."""
+
+    def tokens(self, since_s: float, now_s: float, count: int) -> None:
+        """So many tokens of a stream came in that time, the last of them at its end."""
+
+
 class _ErrorObject(msgspec.Struct):
     code: int | str | None = None
     message: str = ""
@@ -70,24 +84,22 @@ class Relay:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
 
-    def run(
-        self, answer: Answer, job: Job, outlet: Outlet, trip: Trip, on_first_token: Callable[[], None]
-    ) -> Awaitable[None]:
-        """Bring one answer to `outlet`, and note in `trip` what it was. `on_first_token` is called once, when
-        the prompt is done. Raises WorkerError, Overloaded; what was sent by then, the outlet knows."""
+    def run(self, answer: Answer, job: Job, outlet: Outlet, trip: Trip, watcher: Watcher) -> Awaitable[None]:
+        """Bring one answer to `outlet`, and note in `trip` what it was.
+
+        Raises WorkerError, Overloaded; what was sent by then, the outlet knows.
+        """
         if answer.status >= 300 and not 400 <= answer.status < 500:
             return _fail(answer)
         if answer.status in (401, 403):
             raise WorkerRefusedCredentials(f"the worker answered {answer.status}; check its api_key_env")
         if job.stream and answer.status == 200 and _content_type(answer).startswith(EVENT_STREAM):
-            return _Stream(self._clock, answer, job, outlet, trip, on_first_token).run()
-        return self._plain(answer, outlet, trip, on_first_token)
+            return _Stream(self._clock, answer, job, outlet, trip, watcher).run()
+        return self._plain(answer, outlet, trip, watcher)
 
-    async def _plain(
-        self, answer: Answer, outlet: Outlet, trip: Trip, on_first_token: Callable[[], None]
-    ) -> None:
+    async def _plain(self, answer: Answer, outlet: Outlet, trip: Trip, watcher: Watcher) -> None:
         data = answer.take() or await answer.read()
-        on_first_token()
+        watcher.prompt_done()
         trip.first_token_at = self._clock()
         await outlet.start(answer.status, _passed(answer.headers), answer.length)
         parts, size = [data], len(data)
@@ -114,13 +126,13 @@ class _Stream:
         job: Job,
         outlet: Outlet,
         trip: Trip,
-        on_first_token: Callable[[], None],
+        watcher: Watcher,
     ) -> None:
         self._clock = clock
         self._answer = answer
         self._outlet = outlet
         self._trip = trip
-        self._on_first_token = on_first_token
+        self._watcher = watcher
         self._watch = sse.Watch(hide_usage=not job.wants_usage)
 
     async def run(self) -> None:
@@ -149,14 +161,15 @@ class _Stream:
                 return None
             if not received:
                 raise WorkerFailed("a stream ended before its first event")
-        self._on_first_token()
+        self._watcher.first_token()
         self._trip.first_token_at = self._clock()
         return data
 
     async def _follow(self, data: bytes) -> None:
         answer, watch, outlet, clock = self._answer, self._watch, self._outlet, self._clock
-        gaps = self._trip.gaps
-        before = clock()
+        gaps, tell = self._trip.gaps, self._watcher.tokens
+        before = told_at = clock()
+        told = watch.events
         while not watch.done:
             if data:
                 await outlet.send(data)
@@ -171,8 +184,11 @@ class _Stream:
             now = clock()
             if gaps is not None:
                 gaps.add(now - before)
-            before = now
             data = watch.feed(received)
+            if (count := watch.events - told) >= TOLD_EVERY:
+                tell(told_at, now, count)
+                told, told_at = watch.events, now
+            before = now
         self._trip.outcome = "ok"
         await outlet.finish(data)
         await self._linger()

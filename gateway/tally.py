@@ -1,18 +1,19 @@
 """Counts of observations by size: what a histogram is before it is scraped."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 
+@dataclass(slots=True)
 class Tally:
-    """bounds: inclusive upper bounds, rising; what is above the last one is counted apart."""
+    """bounds: inclusive upper bounds, rising. counts: by class; the last is of what is above all bounds."""
 
-    __slots__ = ("bounds", "counts", "total")
+    bounds: tuple[float, ...]
+    counts: list[int] = field(default_factory=list)
+    total: float = 0.0
 
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
+    def __post_init__(self) -> None:
+        self.counts = self.counts or [0] * (len(self.bounds) + 1)
 
     def add(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
@@ -20,6 +21,5 @@ class Tally:
 
     def merge(self, other: "Tally") -> None:
         """Add the counts of another tally with the same bounds."""
-        for index, count in enumerate(other.counts):
-            self.counts[index] += count
+        self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
         self.total += other.total

@@ -5,12 +5,14 @@ import contextlib
 import hashlib
 import io
 import json
-from collections.abc import AsyncIterator, Callable
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import pytest
 import uvloop
 from openai import AsyncOpenAI
 
@@ -19,6 +21,7 @@ from gateway.configuration import parse
 from gateway.journal import Journal
 from gateway.server import listen, running
 from tests.fakes import FakeWorker
+from tests.redis_server import RedisServer
 
 KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
 MODEL = "smollm2"
@@ -109,3 +112,22 @@ async def _ready(gateway: Served) -> None:
     async with asyncio.timeout(10), gateway.http(None) as client:
         while (await client.get("/ready")).status_code != 200:  # noqa: ASYNC110 - the gateway tells nobody
             await asyncio.sleep(0.01)
+
+
+@pytest.fixture(scope="session")
+def shared_redis() -> Iterator[RedisServer]:
+    """One Redis for all tests that do it no harm."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(shared_redis: RedisServer) -> str:
+    """A Redis without keys."""
+    with socket.create_connection(("127.0.0.1", shared_redis.port)) as connection:
+        connection.sendall(b"FLUSHALL\r\nSCRIPT FLUSH\r\n")
+        received = b""
+        while received.count(b"\r\n") < 2:
+            received += connection.recv(64)
+    assert received == b"+OK\r\n+OK\r\n"
+    return shared_redis.url

@@ -3,6 +3,7 @@
 import json
 import types
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -15,7 +16,14 @@ from gateway.settings import Section
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 BEGIN, END = "<!-- settings: begin -->\n", "<!-- settings: end -->\n"
-KINDS = {int: "whole number", float: "number", bool: "true, false", str: "text", SecretStr: "text"}
+KINDS = {
+    int: "whole number",
+    float: "number",
+    bool: "true, false",
+    str: "text",
+    SecretStr: "text",
+    datetime: "date and time",
+}
 
 
 def test_the_readme_lists_every_setting_as_it_is() -> None:
@@ -29,7 +37,7 @@ def test_what_a_setting_allows_is_said_in_full() -> None:
     rows = listed().splitlines()
 
     assert any(row.startswith("| `port` | whole number ≥ 0, ≤ 65535 | `8080` |") for row in rows)
-    assert any(row.startswith('| `policy` | `"length_bucket"`, `"least_requests"`, ') for row in rows)
+    assert any(row.startswith('| `policy` | `"length_bucket"`, `"least_work"`, ') for row in rows)
     assert any(row.startswith("| `aliases` | list of text | `[]` |") for row in rows)
     assert any(row.startswith("| `max_model_len` | whole number ≥ 1 | none |") for row in rows)
     assert any(row.startswith("| `url` | text | required |") for row in rows)

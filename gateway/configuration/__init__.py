@@ -12,7 +12,14 @@ from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from gateway.configuration.contradictions import Fields, Table, contradictions
-from gateway.configuration.problems import ConfigurationError, quoted, refused, shown, unknown
+from gateway.configuration.problems import (
+    ConfigurationError,
+    quoted,
+    refused,
+    shown,
+    unknown,
+    without_credentials,
+)
 from gateway.settings import Section, Settings
 
 __all__ = ["ConfigurationError", "effective", "load", "parse"]
@@ -83,7 +90,8 @@ def _lines(path: str, section: Section) -> Iterator[str]:
         if isinstance(value, SecretStr):
             text = '"(hidden)"' if value else '""'
         else:
-            text = "(none)" if value is None else json.dumps(value, ensure_ascii=False)
+            plain = json.dumps(value, default=str, ensure_ascii=False)
+            text = "(none)" if value is None else without_credentials(plain)
         yield f"{path}.{name} = {text}"
 
 

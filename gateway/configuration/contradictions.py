@@ -23,25 +23,28 @@ def contradictions(
     sections: Mapping[str, Fields], tables: Mapping[str, Table], environ: Mapping[str, str], needs_keys: bool
 ) -> Iterator[str]:
     """A line for each. `needs_keys`: whether it is a problem that nobody could call."""
-    yield from _server(sections["server"])
-    yield from _openness(sections, tables, needs_keys)
-    yield from _ca_file(sections["upstream"])
+    in_memory = sections["store"].get("url") == "memory://"
+    yield from _server(sections["server"], in_memory)
+    yield from _openness(sections, tables, needs_keys and in_memory)
+    yield from _ca_file("upstream", sections["upstream"])
+    yield from _ca_file("store", sections["store"])
     yield from _doubles(tables)
     yield from _models(tables["models"], tables["workers"])
     yield from _references(tables)
     yield from _keys(tables["keys"])
+    yield from _admin_key(sections["admin"], tables["keys"])
     yield from _worker_keys(tables["workers"], environ)
 
 
-def _server(server: Fields) -> Iterator[str]:
+def _server(server: Fields, in_memory: bool) -> Iterator[str]:
     port = server.get("port")
     if port and port == server.get("admin_port"):
         yield f"server.admin_port = {port}: is the public port too; choose another"
     processes = server.get("processes", 1)
-    if processes > 1:
+    if processes > 1 and in_memory:
         yield (
-            f"server.processes = {processes}: limits in memory would hold for each process alone, and this "
-            "version has no Redis store for them to share; set it to 1"
+            f"server.processes = {processes}: limits in memory would hold for each process alone; "
+            'set store.url = "redis://..." for them to share, or processes = 1'
         )
 
 
@@ -66,15 +69,15 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _ca_file(upstream: Fields) -> Iterator[str]:
-    path = upstream.get("ca_file")
+def _ca_file(section: str, fields: Fields) -> Iterator[str]:
+    path = fields.get("ca_file")
     if not path:
         return
     try:
         ssl.create_default_context(cafile=path)
     except OSError as error:
         reason = "holds no certificates" if isinstance(error, ssl.SSLError) else error.strerror
-        yield f"upstream.ca_file = {shown(path)}: {reason}; name a PEM file of certificates"
+        yield f"{section}.ca_file = {shown(path)}: {reason}; name a PEM file of certificates"
 
 
 def _doubles(tables: Mapping[str, Table]) -> Iterator[str]:
@@ -146,6 +149,13 @@ def _keys(keys: Table) -> Iterator[str]:
                 f'{path}.sha256 = "{EMPTY_KEY}": is the hash of an empty key; '
                 "make one with gateway keys create"
             )
+
+
+def _admin_key(admin: Fields, keys: Table) -> Iterator[str]:
+    sha256 = admin.get("key_sha256")
+    if sha256 and sha256 in (EMPTY_KEY, *(key.get("sha256") for _, key in keys)):
+        whose = "an empty key" if sha256 == EMPTY_KEY else "one of [[keys]], which would open both ports"
+        yield f"admin.key_sha256 = (hidden): is the hash of {whose}; make one with gateway keys admin"
 
 
 def _worker_keys(workers: Table, environ: Mapping[str, str]) -> Iterator[str]:

@@ -10,11 +10,12 @@ from pydantic_core import ErrorDetails
 from gateway.settings import Section
 
 # Fields and tables where a refused value is not shown: what people put there by mistake is the key itself.
-SECRETS = {"cache_salt_secret", "sha256", "api_key_env", "auth", "keys"}
+SECRETS = {"cache_salt_secret", "sha256", "key_sha256", "api_key_env", "auth", "admin", "keys"}
 LONGEST_VALUE = 100  # characters
 # What is allowed, by pydantic's name of the error. In braces: the bound.
 ALLOWED = {
     "bool_type": "must be true or false",
+    "datetime_type": "must be a date and time, as 2027-01-31T00:00:00Z",
     "float_type": "must be a number",
     "greater_than": "must be above {gt:g}",
     "greater_than_equal": "must be at least {ge:g}",
@@ -50,10 +51,14 @@ def shown(value: object, name: str = "") -> str:
     """A value nearly as in TOML, on one line; (hidden) for passwords in URLs, or if `name` is a secret."""
     if name in SECRETS:
         return "(hidden)"
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    text = re.sub(r'(?<=://)[^"]*@', "(hidden)@", text)
+    text = without_credentials(json.dumps(value, default=str, ensure_ascii=False))
     text = re.sub(r'(://[^"?]*\?)[^"]*', r"\1(hidden)", text)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
+
+
+def without_credentials(text: str) -> str:
+    """Text without the user and password of the addresses in it."""
+    return re.sub(r'(?<=://)[^"]*@', "(hidden)@", text)
 
 
 def quoted(name: str) -> str:

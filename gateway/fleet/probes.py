@@ -13,7 +13,8 @@ import msgspec
 
 from gateway import settings
 from gateway.fleet.catalogue import Card, Catalogue
-from gateway.fleet.members import Fleet, Member
+from gateway.fleet.fleet import Fleet
+from gateway.fleet.member import Member
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ class Probes:
         self._origins = origins
         self._tls = tls
         self._tasks: set[asyncio.Task[None]] | None = set()  # None once this has ended
+        self._unseen = set(fleet.members)
+        self._all_seen = asyncio.Event()
 
     async def __aenter__(self) -> "Probes":
         for member in self._fleet.members.values():
@@ -62,6 +65,10 @@ class Probes:
         for task in tasks or ():
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+    async def first_round(self) -> None:
+        """Wait until each worker has been looked at once."""
+        await self._all_seen.wait()
 
     def _begin(self, member: Member) -> None:
         if self._tasks is None:
@@ -97,8 +104,14 @@ class Probes:
                 await self._check(client, member)
                 if member.up and (not was_up or count % MODELS_EVERY == 0):
                     await self._learn_models(client, member)
+                self._seen(member)
                 count += 1
                 await asyncio.sleep(self._rules.probe_interval_s)
+
+    def _seen(self, member: Member) -> None:
+        self._unseen.discard(member.id)
+        if not self._unseen:
+            self._all_seen.set()
 
     async def _check(self, client: httpx.AsyncClient, member: Member) -> None:
         try:

@@ -25,6 +25,8 @@ _ERASED_BY_NULL = (
     "ec_transfer_params",
     "vllm_xargs",
     "prompt_embeds",
+    "mm_processor_kwargs",  # of the worker's decoders: an image can be blown up to any size
+    "media_io_kwargs",
 )
 _ERASED = ("priority", "request_id", *_ERASED_BY_NULL)
 _erased = attrgetter(*_ERASED)

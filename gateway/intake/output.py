@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from gateway.errors import BadRequest
 from gateway.intake.schema import ChatBody, CompletionBody
-from gateway.model import Model
+from gateway.model import Model, Tenant
 
 COMPLETION_DEFAULT_TOKENS = 16  # what OpenAI and vLLM take for a completion that names no maximum
 UNKNOWN_TOKENS = 1024  # a guess for a chat without a maximum, while no worker has told its longest
@@ -22,8 +22,8 @@ class Maximum(Struct, frozen=True):
     changed: bool  # the worker must be told
 
 
-def settle(body: ChatBody | CompletionBody, model: Model) -> Maximum:
-    """What the caller asked for, or the default, under the model's cap. Raises BadRequest."""
+def settle(body: ChatBody | CompletionBody, model: Model, tenant: Tenant) -> Maximum:
+    """What the caller asked for, or the default, under the caps of model and tenant. Raises BadRequest."""
     field, asked = _asked(body)
     least = 0 if isinstance(body, CompletionBody) and body.echo else 1
     if asked is not None and asked < least:
@@ -34,7 +34,9 @@ def settle(body: ChatBody | CompletionBody, model: Model) -> Maximum:
         unchanged = None if chat else COMPLETION_DEFAULT_TOKENS  # what the worker does by itself
         tokens = model.default_max_tokens if chat else COMPLETION_DEFAULT_TOKENS
     if model.max_output_tokens is not None:
-        tokens = model.max_output_tokens if tokens is None else min(tokens, model.max_output_tokens)
+        tokens = _at_most(model.max_output_tokens, tokens)
+    if tenant.max_output_tokens is not None:
+        tokens = _at_most(tenant.max_output_tokens, tokens)
     if tokens is not None and tokens > (model.max_model_len or LARGEST_TOKENS):
         if asked is not None:
             raise _too_large(field, model)
@@ -56,6 +58,10 @@ def _asked(body: ChatBody | CompletionBody) -> tuple[str, int | None]:
     if isinstance(body, ChatBody) and body.max_completion_tokens is not None:
         return "max_completion_tokens", body.max_completion_tokens
     return "max_tokens", body.max_tokens
+
+
+def _at_most(cap: int, tokens: int | None) -> int:
+    return cap if tokens is None else min(cap, tokens)
 
 
 def _too_large(field: str, model: Model) -> BadRequest:

@@ -7,9 +7,19 @@ worker refuses, it refuses itself.
 from operator import attrgetter
 from typing import Any
 
+from msgspec import Raw
+
 from gateway import settings
 from gateway.errors import BadRequest
-from gateway.intake.schema import ABSENT, ChatBody, CompletionBody, Part, was_sent
+from gateway.intake import media
+from gateway.intake.refusals import not_allowed, unsupported
+from gateway.intake.schema import (
+    ABSENT,
+    ChatBody,
+    CompletionBody,
+    decode_template_arguments,
+    was_sent,
+)
 
 MOST_PIECES = 100_000
 """Messages and their parts in one chat: far above any conversation, and read fast enough to stall no one."""
@@ -30,10 +40,12 @@ _NONE_REMOVED = (ABSENT,) * len(_REMOVED)
 def check(body: ChatBody | CompletionBody, rules: settings.Intake) -> None:
     """Raises BadRequest for the first rule broken."""
     _check_options(body, rules)
-    sequences = body.n if body.n is not None else 1
-    _within("n", sequences, 1, rules.max_n)
+    sequences = 1
+    if body.n is not None:
+        sequences = body.n
+        _within("n", sequences, 1, rules.max_n)
     if body.best_of not in (None, 1, body.n):
-        raise _unsupported("best_of", "Leave it out, or set it to the value of 'n'.")
+        raise unsupported("best_of", "Leave it out, or set it to the value of 'n'.")
     if isinstance(body, ChatBody):
         _check_chat(body, rules)
         prompts = 1
@@ -65,14 +77,27 @@ def _check_options(body: ChatBody | CompletionBody, rules: settings.Intake) -> N
             message = f"Invalid type for '{param}': expected true, false or null."
             raise BadRequest(message, param=param, code="invalid_type")
     if body.use_beam_search:
-        raise _unsupported("use_beam_search", "Leave it out, and use 'n' for several answers.")
+        raise unsupported("use_beam_search", "Leave it out, and use 'n' for several answers.")
+    if not rules.allow_logprobs:
+        _check_no_logprobs(body)
     if body.prompt_logprobs is not None:
         if not rules.allow_prompt_logprobs:
-            raise _unsupported("prompt_logprobs", "Leave it out.")
+            raise unsupported("prompt_logprobs", "Leave it out.")
         _within("prompt_logprobs", body.prompt_logprobs, 0, rules.max_logprobs)
     if (removed := _removed(body)) != _NONE_REMOVED:
         name = next(name for name, field in zip(_REMOVED, removed, strict=True) if was_sent(field))
-        raise _unsupported(name, _REMOVED[name])
+        raise unsupported(name, _REMOVED[name])
+
+
+def _check_no_logprobs(body: ChatBody | CompletionBody) -> None:
+    if isinstance(body, ChatBody):
+        asked = {"logprobs": bool(body.logprobs), "top_logprobs": bool(body.top_logprobs)}
+    else:
+        asked = {"logprobs": body.logprobs is not None}  # 0 asks for those of the chosen tokens
+    asked["prompt_logprobs"] = body.prompt_logprobs is not None
+    for name, is_asked in asked.items():
+        if is_asked:
+            raise not_allowed(name, "allow_logprobs")
 
 
 def _check_chat(body: ChatBody, rules: settings.Intake) -> None:
@@ -80,13 +105,15 @@ def _check_chat(body: ChatBody, rules: settings.Intake) -> None:
         raise BadRequest("'messages' is empty. Send at least one message.", param="messages")
     if body.top_logprobs is not None:
         _within("top_logprobs", body.top_logprobs, 0, rules.max_logprobs)
+    if not rules.allow_chat_template and was_sent(body.chat_template_kwargs):
+        _check_template_arguments(body.chat_template_kwargs)
     pieces = len(body.messages)
     _check_pieces(pieces)
     for index, message in enumerate(body.messages):
         if isinstance(message.content, list):
             pieces += len(message.content)
             _check_pieces(pieces)
-            _check_parts(message.content, f"messages[{index}].content")
+            media.check(message.content, f"messages[{index}].content", rules.allow_media_urls)
 
 
 def _check_pieces(count: int) -> None:
@@ -95,10 +122,9 @@ def _check_pieces(count: int) -> None:
         raise BadRequest(message, param="messages")
 
 
-def _check_parts(parts: list[Part | str], path: str) -> None:
-    for index, part in enumerate(parts):
-        if isinstance(part, Part) and (part.type == "prompt_embeds" or was_sent(part.prompt_embeds)):
-            raise _unsupported(f"{path}[{index}]", "Send text instead of prompt embeddings.")
+def _check_template_arguments(field: Raw) -> None:
+    if was_sent(decode_template_arguments(field).chat_template):
+        raise not_allowed("chat_template_kwargs.chat_template", "allow_chat_template")
 
 
 def _check_completion(body: CompletionBody, rules: settings.Intake) -> None:
@@ -106,7 +132,7 @@ def _check_completion(body: CompletionBody, rules: settings.Intake) -> None:
         _within("logprobs", body.logprobs, 0, rules.max_logprobs)
     if body.prompt is None:
         if was_sent(body.prompt_embeds):
-            raise _unsupported("prompt_embeds", "Send text or token ids in 'prompt'.")
+            raise unsupported("prompt_embeds", "Send text or token ids in 'prompt'.")
         raise BadRequest(
             "Missing required parameter: 'prompt'.", param="prompt", code="missing_required_parameter"
         )
@@ -130,8 +156,3 @@ def _check_prompt_list(prompt: list[Any], rules: settings.Intake) -> None:
 def _within(param: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
         raise BadRequest(f"'{param}' must be between {least} and {most}.", param=param)
-
-
-def _unsupported(param: str, remedy: str) -> BadRequest:
-    message = f"The parameter '{param}' is not supported. {remedy}"
-    return BadRequest(message, param=param, code="unsupported_parameter")

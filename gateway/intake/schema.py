@@ -17,6 +17,12 @@ ABSENT = Raw(b"null")
 """A field not sent. A field sent as null is equal to it, as it is to the worker."""
 
 
+class Place(Struct, gc=False):
+    """Where a medium is: in the address itself (data:), or where the worker would fetch it."""
+
+    url: str | None = None
+
+
 class Part(Struct, gc=False):
     """One piece of a message: text, or a medium whose bytes are never looked at."""
 
@@ -24,7 +30,12 @@ class Part(Struct, gc=False):
     text: str | None = None
     refusal: str | None = None
     thinking: str | None = None
+    image_url: str | Place | None = None
+    audio_url: str | Place | None = None
+    video_url: str | Place | None = None
     prompt_embeds: Raw = ABSENT
+    image_embeds: Raw = ABSENT
+    audio_embeds: Raw = ABSENT
 
 
 class Message(Struct, gc=False):
@@ -57,6 +68,8 @@ class Body(Struct, gc=False, kw_only=True):
     ec_transfer_params: Raw = ABSENT
     vllm_xargs: Raw = ABSENT
     prompt_embeds: Raw = ABSENT
+    mm_processor_kwargs: Raw = ABSENT
+    media_io_kwargs: Raw = ABSENT
 
     guided_json: Raw = ABSENT
     guided_regex: Raw = ABSENT
@@ -83,8 +96,15 @@ class ChatBody(Body, gc=False, kw_only=True):
     chat_template_kwargs: Raw = ABSENT
 
 
+class TemplateArguments(Struct, gc=False):
+    """What is read of `chat_template_kwargs`."""
+
+    chat_template: Raw = ABSENT
+
+
 _completion = Decoder(CompletionBody)
 _chat = Decoder(ChatBody)
+_template_arguments = Decoder(TemplateArguments)
 
 
 def decode(body: bytes | bytearray, endpoint: Endpoint) -> ChatBody | CompletionBody:
@@ -101,6 +121,16 @@ def decode(body: bytes | bytearray, endpoint: Endpoint) -> ChatBody | Completion
         raise _not_json(body, str(error)) from None
     except RecursionError:
         raise BadRequest("The request body is nested too deeply.", code="invalid_json") from None
+
+
+def decode_template_arguments(field: Raw) -> TemplateArguments:
+    """Of a `chat_template_kwargs` that was sent. Raises BadRequest unless it is an object."""
+    try:
+        return _template_arguments.decode(field)
+    except ValidationError:
+        param = "chat_template_kwargs"
+        message = f"Invalid type for '{param}': expected an object or null."
+        raise BadRequest(message, param=param, code="invalid_type") from None
 
 
 def was_sent(field: Raw) -> bool:

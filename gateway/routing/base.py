@@ -7,12 +7,16 @@ from gateway.model import Job, Worker
 
 
 class Policy(Protocol):
-    """Sort workers, best first, and leave none out: whoever cannot take the request is passed over later.
+    """Sort workers, best first. Whichever has no room is passed over later.
 
-    turn: counts the requests that have been sent, for policies that alternate.
+    Left out are those that the request had better not have now, though they have room: it waits for others,
+    and is asked for again when something changes. turn: counts the requests that have been sent, for
+    policies that alternate. waited_s: by this request, for its turn.
     """
 
-    def __call__(self, job: Job, workers: Sequence[Worker], turn: int) -> Sequence[Worker]: ...
+    def __call__(
+        self, job: Job, workers: Sequence[Worker], turn: int, waited_s: float
+    ) -> Sequence[Worker]: ...
 
 
 def alternate(workers: Sequence[Worker], turn: int) -> list[Worker]:

@@ -7,5 +7,5 @@ from gateway.model import Job, Worker
 from gateway.routing.base import alternate
 
 
-def least_requests(job: Job, workers: Sequence[Worker], turn: int) -> Sequence[Worker]:
+def least_requests(job: Job, workers: Sequence[Worker], turn: int, waited_s: float) -> Sequence[Worker]:
     return sorted(alternate(workers, turn), key=attrgetter("in_flight"))

@@ -6,5 +6,5 @@ from gateway.model import Job, Worker
 from gateway.routing.base import alternate
 
 
-def round_robin(job: Job, workers: Sequence[Worker], turn: int) -> Sequence[Worker]:
+def round_robin(job: Job, workers: Sequence[Worker], turn: int, waited_s: float) -> Sequence[Worker]:
     return alternate(workers, turn)

@@ -77,6 +77,21 @@ def test_smoke_run_streams_an_answer_and_ends_well(stage: Stage, capfd: pytest.C
     assert stage.nothing_runs()
 
 
+def test_with_simulated_workers_the_question_is_answered_without_a_model(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "install", lambda *arguments: pytest.fail("nothing is to be installed"))
+    monkeypatch.setattr(fleets, "SIMULATED_WORKERS", 2)
+    gateway = stage.place / "bin" / "gateway"
+    gateway.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gateway "$@"\n')
+    assert demo.main(["--simulate", "--smoke", *stage.arguments]) == 0
+    said = capfd.readouterr().out
+    assert "2 simulated workers with qwen2.5-7b" in said
+    answer = said.partition("What is the capital of France?\n    ")[2].partition("\n")[0]
+    assert answer.strip(), "some tokens came"
+    assert stage.nothing_runs()
+
+
 def test_gateway_is_stopped_before_the_workers_it_needs(stage: Stage) -> None:
     demo.main(["--smoke", *stage.arguments])
     assert stage.journal == ["workers started", "gateway started", "gateway stopped", "workers stopped"]

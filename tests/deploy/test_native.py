@@ -1,8 +1,7 @@
 """Do the containers' own commands work? Each is started here as a process, with other paths and ports."""
 
 import asyncio
-import hashlib
-import shutil
+import re
 import socket
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from tests.vllm_answers import MODEL, answer_of
 START_LIMIT_S = 60.0
 STOP_S = 20.0
 KEY = "sk-made-by-the-operator"
-NO_KEY = "0" * 64
 
 
 def free_port() -> int:
@@ -39,14 +37,14 @@ async def ready(service: Service, url: str) -> None:
 
 
 class ComposedGateway:
-    """What the gateway's container runs, with its own configuration but for addresses and the key's hash."""
+    """What the gateway's container runs, with its own configuration but for addresses."""
 
-    def __init__(self, place: Path, worker_cpu_url: str) -> None:
+    def __init__(self, place: Path, worker_cpu_url: str, redis_url: str) -> None:
+        self._redis_url = redis_url
         self.port, self.admin_port = free_port(), free_port()
         self.url, self.admin_url = (f"http://127.0.0.1:{port}" for port in (self.port, self.admin_port))
         config = (ROOT / "deploy/gateway.compose.toml").read_text(encoding="utf-8")
         config = config.replace("http://worker-cpu:8000", worker_cpu_url)
-        config = config.replace(NO_KEY, hashlib.sha256(KEY.encode()).hexdigest())
         self.file = place / "gateway.toml"
         self.file.write_text(config, encoding="utf-8")
         self.log = place / "gateway.log"
@@ -65,7 +63,19 @@ class ComposedGateway:
             "GATEWAY_SERVER_PORT": str(self.port),
             "GATEWAY_SERVER_ADMIN_HOST": "127.0.0.1",
             "GATEWAY_SERVER_ADMIN_PORT": str(self.admin_port),
+            "GATEWAY_STORE_URL": self._redis_url,
         }
+
+    def key(self) -> str:
+        """A new one, made as the comments of the configuration say."""
+        text = (ROOT / "deploy/gateway.compose.toml").read_text(encoding="utf-8")
+        words = text[text.index("docker compose exec gateway") :].split("\n")[0].split()[4:]
+        program, *arguments = [str(self.file) if word.endswith(".toml") else word for word in words]
+        here = str(Path(sys.executable).with_name(program))
+        env = self.environment()
+        said = subprocess.run([here, *arguments], env=env, capture_output=True, text=True, check=True).stdout
+        [secret] = re.findall(r"sk-\S+", said)
+        return str(secret)
 
     def health_check(self, port: int) -> int:
         """The exit status of the image's health check."""
@@ -82,14 +92,15 @@ class ComposedGateway:
 
 
 async def test_the_composed_gateway_serves_while_the_other_profiles_worker_does_not_exist(
-    tmp_path: Path,
+    tmp_path: Path, redis_url: str
 ) -> None:
     """Its name, worker-gpu, resolves nowhere, as in Docker when that profile is not running."""
     async with FakeWorker(answer_of(3)) as worker:
-        gateway = ComposedGateway(tmp_path, worker.url)
+        gateway = ComposedGateway(tmp_path, worker.url, redis_url)
         with gateway.running() as service:
             await ready(service, f"{gateway.url}/ready")
-            async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{gateway.url}/v1", max_retries=0) as client:
+            key = gateway.key()
+            async with openai.AsyncOpenAI(api_key=key, base_url=f"{gateway.url}/v1", max_retries=0) as client:
                 answer = await client.chat.completions.create(
                     model=MODEL, messages=[{"role": "user", "content": "hello"}]
                 )
@@ -113,10 +124,9 @@ async def test_the_composed_gateway_serves_while_the_other_profiles_worker_does_
     assert service.process.returncode == 0, service.tail()
 
 
-async def test_as_shipped_the_composed_gateway_lets_nobody_in(tmp_path: Path) -> None:
+async def test_as_shipped_the_composed_gateway_lets_nobody_in(tmp_path: Path, redis_url: str) -> None:
     async with FakeWorker() as worker:
-        gateway = ComposedGateway(tmp_path, worker.url)
-        shutil.copy(ROOT / "deploy/gateway.compose.toml", gateway.file)
+        gateway = ComposedGateway(tmp_path, worker.url, redis_url)
         with gateway.running() as service:
             await ready(service, f"{gateway.url}/health")
             async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{gateway.url}/v1", max_retries=0) as client:
@@ -188,9 +198,9 @@ async def until_up(url: str, jobs: set[str], service: Service) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_prometheus_scrapes_gateway_workers_and_itself(tmp_path: Path) -> None:
+async def test_prometheus_scrapes_gateway_workers_and_itself(tmp_path: Path, redis_url: str) -> None:
     async with FakeWorker() as worker:
-        gateway = ComposedGateway(tmp_path, worker.url)
+        gateway = ComposedGateway(tmp_path, worker.url, redis_url)
         with gateway.running() as gateway_service, prometheus(tmp_path, gateway, worker) as (service, url):
             await ready(gateway_service, f"{gateway.url}/health")
             await ready(service, f"{url}/-/ready")

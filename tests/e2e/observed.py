@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway import app
+from gateway import backing
 from gateway.model import Tenant
 from gateway.stores.memory import MemoryStore
 from tests.conftest import KEY, MODEL, Served, configuration, served
@@ -110,7 +110,7 @@ async def observed(*workers: FakeWorker, **sections: Any) -> AsyncIterator[Obser
     config = configuration(*workers, **{"tenants": [TENANT], **sections})
     async with asyncio.timeout(GUARD_S):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(app, "MemoryStore", lambda: store)
+            patch.setattr(backing, "MemoryStore", lambda: store)
             patch.setenv("SSL_CERT_FILE", os.devnull)  # reading the system's certificates takes 80 ms
             async with served(config, wait_ready=False) as plain, _client(plain.admin_url) as admin:
                 gateway = Observed(plain.gateway, plain.url, plain.admin_url, plain.log, store, clock, admin)

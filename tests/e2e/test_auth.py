@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,6 +17,16 @@ from tests.fakes import FakeWorker, Received, Reply, compact
 
 CONTENT = compact(QUESTION)
 GET_MODELS = "/v1/models"
+EXPIRED = "sk-expired-0123456789abcdefghijklmnopqrstuvwxyz"
+KEYS = [
+    {"id": "acme-1", "tenant": "acme", "sha256": sha256(KEY)},
+    {
+        "id": "acme-0",
+        "tenant": "acme",
+        "sha256": sha256(EXPIRED),
+        "expires_at": datetime(2020, 1, 1, tzinfo=UTC),
+    },
+]
 
 
 def request_with(*authorizations: bytes, path: str = COMPLETIONS, method: str = "POST") -> bytes:
@@ -32,6 +43,7 @@ ODD: dict[str, list[bytes]] = {
     "scheme and a blank": [b"Bearer "],
     "two blanks": [b"Bearer  "],
     "unknown": [b"Bearer x"],
+    "expired": [b"Bearer " + EXPIRED.encode()],
     "key alone": [KEY.encode()],
     "Basic": [b"Basic " + KEY.encode()],
     "one character more": [b"Bearer " + KEY.encode() + b"x"],
@@ -47,7 +59,7 @@ ODD: dict[str, list[bytes]] = {
 
 
 async def test_every_odd_credential_gets_the_same_401() -> None:
-    async with FakeWorker() as worker, observed(worker) as gateway:
+    async with FakeWorker() as worker, observed(worker, keys=KEYS) as gateway:
         bodies = set()
         for name, values in ODD.items():
             for path, method in ((COMPLETIONS, "POST"), (CHAT, "POST"), (GET_MODELS, "GET")):

@@ -221,3 +221,71 @@ async def test_the_sdk_comes_back_unaided_after_the_queue_was_full() -> None:
             assert (await running).status_code == 200
             assert [answer.retries_taken for answer in await retried] == [1]
         await gateway.ended("ok", "ok", "server_is_overloaded", requests=2, tokens=2 * COST)
+
+
+async def streaming(request: Received, reply: Reply) -> None:
+    await reply.stream_head()
+    await reply.peer_closed()
+
+
+async def test_a_second_long_prompt_waits_outside_while_short_ones_pass_it() -> None:
+    first = Gate()
+
+    async def reads_long(request: Received, reply: Reply) -> None:
+        await first.open.wait()  # its prompt takes a while
+        await reply.stream_head()
+        await reply.event({"choices": [{"index": 0, "text": " a", "finish_reason": None}]})
+        await reply.peer_closed()
+
+    long = {**QUESTION, "prompt": list(range(1500)), "stream": True}
+    async with (
+        FakeWorker([reads_long, plain_answer, streaming]) as worker,
+        observed(worker, routing={"long_prompt_tokens": 1000}) as gateway,
+        Caller(gateway.url) as one,
+        Caller(gateway.url) as two,
+        gateway.http() as client,
+    ):
+        one.ask(long)
+        await worker.received(1)
+        two.ask(long)
+        await queued(gateway, 1)
+        assert (await asked(client)).status_code == 200
+        assert len(worker.requests) == 2, "the second long prompt is still outside"
+        first.open.set()
+        await worker.received(3)  # the first has its first token
+        assert await gateway.metric("gateway_queue_depth") == 0
+
+
+async def test_a_long_prompt_whose_answer_comes_whole_counts_as_read_after_a_while() -> None:
+    gate = Gate()
+    long = {**QUESTION, "prompt": list(range(1500))}
+    async with (
+        FakeWorker(gate) as worker,
+        observed(worker, routing={"long_prompt_tokens": 1000}) as gateway,
+        gateway.http() as client,
+    ):
+        both = [asked(client, prompt=long["prompt"]) for _ in range(2)]
+        await worker.received(2)  # neither has been answered
+        gate.open.set()
+        assert [(await one).status_code for one in both] == [200, 200]
+
+
+async def test_a_tenants_burst_keeps_nobody_else_waiting_behind_it() -> None:
+    gate = Gate()
+    async with (
+        FakeWorker([gate, *[plain_answer] * 30]) as worker,
+        observed(worker, workers=limited(worker), **TWO_TENANTS) as gateway,
+        gateway.http() as client,
+        gateway.http(OTHER_KEY) as other,
+    ):
+        burst = [asked(client, f"burst-{n}") for n in range(20)]
+        await queued(gateway, 19)
+        await asyncio.gather(*(_open_after(gate, gateway, 20), asked(other, "other")))
+        await asyncio.gather(*burst)
+        order = [request.json()["user"] for request in worker.requests]
+        assert order.index("other") <= 2
+
+
+async def _open_after(gate: Gate, gateway: Observed, waiting: int) -> None:
+    await queued(gateway, waiting)
+    gate.open.set()

@@ -1,63 +1,24 @@
-"""Is every trip counted once, under labels that callers cannot invent, and told to Prometheus as agreed?"""
+"""Is every trip counted once, under labels that callers cannot invent, and logged in one line?"""
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.accounting import NONE, GatewayCollector, Ledger
-from gateway.model import Endpoint, Quotas, Tenant, Trip, Usage, Worker
-from tests.gateway.test_model import Clock, caller, job, trip, worker
-
-# The metrics of the contract and their labels; `le` apart.
-CONTRACT = {
-    "gateway_requests": {"endpoint", "model", "tenant", "outcome"},
-    "gateway_request_seconds": {"endpoint", "model"},
-    "gateway_ttft_seconds": {"model", "bucket"},
-    "gateway_inter_token_seconds": {"model"},
-    "gateway_overhead_seconds": set(),
-    "gateway_queue_depth": {"bucket"},
-    "gateway_queue_wait_seconds": {"bucket", "outcome"},
-    "gateway_in_flight": {"worker"},
-    "gateway_concurrency_limit": {"worker"},
-    "gateway_tokens": {"tenant", "model", "direction"},
-    "gateway_limited": {"kind"},
-    "gateway_worker_up": {"worker"},
-    "gateway_worker_failures": {"worker", "kind"},
-    "gateway_retries": set(),
-    "gateway_store_seconds": set(),
-    "gateway_store_degraded": set(),
-    "gateway_estimate_error_ratio": set(),
-}
+from gateway.accounting import MOST_PUT_OFF, NONE, SECONDS, TOKEN_SECONDS, Ledger, Tallies
+from gateway.model import Endpoint, Quotas, Tenant, Trip, Usage
+from gateway.tally import Tally
+from tests.gateway.test_model import Clock, caller, job, trip
 
 
 class Books:
-    """A ledger, its log, and what a scrape of it gives."""
+    """A ledger and what it wrote."""
 
-    def __init__(self, workers: Sequence[tuple[Worker, bool]] = (), depth: dict[int, int] | None = None):
+    def __init__(self) -> None:
         self.clock = Clock()
         self.lines: list[dict[str, Any]] = []
-        self.ledger = Ledger(self.clock, self.lines.append)
-        self.registry = CollectorRegistry()
-        self.registry.register(GatewayCollector(self.ledger, 3, lambda: depth or {}, lambda: workers))
-
-    def samples(self) -> dict[str, dict[tuple[str, ...], float]]:
-        """By name, and then by label values in the order of the labels' names; `le` is the last."""
-        found: dict[str, dict[tuple[str, ...], float]] = {}
-        for family in text_string_to_metric_families(generate_latest(self.registry).decode()):
-            for sample in family.samples:
-                names = sorted(sample.labels, key=lambda name: (name == "le", name))
-                labels = tuple(sample.labels[name] for name in names)
-                found.setdefault(sample.name, {})[labels] = sample.value
-        return found
-
-    def one(self, name: str) -> float:
-        """The only sample of that name."""
-        [value] = self.samples()[name].values()
-        return value
+        self.metered: list[Trip] = []
+        self.ledger = Ledger(self.clock, self.lines.append, meter=self.metered.append)
 
 
 def walked(**fields: Any) -> Trip:
@@ -69,7 +30,8 @@ def walked(**fields: Any) -> Trip:
         "queue_s": 0.25,
         "sent_at": 1000.375,
         "first_token_at": 1000.5,
-        "usage": Usage(7, 2),
+        "usage": Usage(7, 2, 3),
+        "charged": Usage(8, 4),
         "status": 200,
         "outcome": "ok",
     }
@@ -83,73 +45,44 @@ def closed(**fields: Any) -> Books:
     return books
 
 
-def test_every_metric_of_the_contract_has_its_name_and_its_labels() -> None:
-    books = Books([(worker("w1"), True)])
-    books.clock.now = 1002.0
-    gaps = books.ledger.gaps()
-    gaps.add(0.1)
-    books.ledger.close(walked(gaps=gaps))
-    books.ledger.queued(1, 0.25, "served")
-    books.ledger.store_seconds.at().add(0.001)
-    books.ledger.limited["requests",] += 1
-    books.ledger.worker_failures["w1", "broke"] += 1
-    text = generate_latest(books.registry).decode()
-    families = {family.name: family for family in text_string_to_metric_families(text)}
-    assert families.keys() == CONTRACT.keys()
-    for name, family in families.items():
-        assert family.documentation
-        for sample in family.samples:
-            assert sample.labels.keys() - {"le"} == CONTRACT[name], sample
-
-
-def test_counters_end_in_total() -> None:
-    names = closed().samples().keys()
-    assert {"gateway_requests_total", "gateway_tokens_total", "gateway_retries_total"} <= names
-
-
-def test_a_new_gateway_shows_no_requests_and_all_buckets() -> None:
-    samples = Books().samples()
-    assert "gateway_requests_total" not in samples
-    assert samples["gateway_queue_depth"] == {("0",): 0, ("1",): 0, ("2",): 0}
-    assert samples["gateway_retries_total"] == {(): 0}
-    assert samples["gateway_store_degraded"] == {(): 0}
+def sums(tallies: Tallies) -> dict[tuple[str, ...], tuple[int, float]]:
+    """How many, and their sum, by labels."""
+    return {labels: (sum(tally.counts), tally.total) for labels, tally in tallies.by_labels.items()}
 
 
 def test_a_request_is_counted_by_how_it_ended() -> None:
     books = closed()
     books.ledger.close(walked(outcome="client_gone", endpoint=Endpoint.COMPLETIONS))
-    assert books.samples()["gateway_requests_total"] == {
-        ("chat", "small", "ok", "acme"): 1,
-        ("completions", "small", "client_gone", "acme"): 1,
+    assert books.ledger.requests == {
+        ("chat", "small", "acme", "ok"): 1,
+        ("completions", "small", "acme", "client_gone"): 1,
     }
 
 
 def test_a_stranger_and_an_unread_request_make_no_series_of_their_own() -> None:
-    books = closed(caller=None, job=None, sent_at=None, first_token_at=None, usage=None, outcome="not_json")
-    samples = books.samples()
-    assert samples["gateway_requests_total"] == {("chat", NONE, "not_json", NONE): 1}
-    assert samples["gateway_request_seconds_count"] == {("chat", NONE): 1}
-    for name in ("overhead_seconds", "ttft_seconds", "inter_token_seconds", "tokens", "estimate_error_ratio"):
-        assert f"gateway_{name}_count" not in samples
-    assert "gateway_tokens_total" not in samples
+    unread = {"job": None, "sent_at": None, "first_token_at": None, "usage": None}
+    ledger = closed(caller=None, outcome="not_json", **unread).ledger
+    assert ledger.requests == {("chat", NONE, NONE, "not_json"): 1}
+    assert sums(ledger.seconds) == {("chat", NONE): (1, 2.0)}
+    for tallies in (ledger.overhead, ledger.ttft, ledger.inter_token, ledger.estimate_error):
+        assert tallies.by_labels == {}
+    assert ledger.tokens == {}
 
 
 def test_a_trips_times_are_counted_each_in_its_own_histogram() -> None:
-    books = closed()
-    samples = books.samples()
-    assert samples["gateway_request_seconds_sum"] == {("chat", "small"): 2.0}
-    assert samples["gateway_ttft_seconds_sum"] == {("1", "small"): 0.5}
-    assert samples["gateway_overhead_seconds_sum"] == {(): 0.125}  # without the queue
+    ledger = closed().ledger
+    assert sums(ledger.seconds) == {("chat", "small"): (1, 2.0)}
+    assert sums(ledger.ttft) == {("small", "1"): (1, 0.5)}
+    assert sums(ledger.overhead) == {(): (1, 0.125)}  # without the queue
 
 
-def test_a_histogram_counts_up_to_infinity() -> None:
-    books = closed()
-    books.clock.now = 5000.0
-    books.ledger.close(walked())
-    buckets = {labels[-1]: n for labels, n in books.samples()["gateway_request_seconds_bucket"].items()}
-    assert (buckets["1.0"], buckets["2.5"], buckets["600.0"], buckets["+Inf"]) == (0, 1, 1, 2)
-    assert list(buckets.values()) == sorted(buckets.values())
-    assert books.samples()["gateway_request_seconds_count"] == {("chat", "small"): 2}
+def test_histograms_of_other_labels_are_counted_apart() -> None:
+    tallies = Tallies(SECONDS)
+    tallies.at("a").add(0.1)
+    tallies.at("a").add(0.1)
+    tallies.at("b").add(700.0)
+    assert sums(tallies) == {("a",): (2, 0.2), ("b",): (1, 700.0)}
+    assert tallies.at("b").counts[-1] == 1
 
 
 def test_the_gaps_of_a_stream_are_added_when_it_ends() -> None:
@@ -158,64 +91,48 @@ def test_the_gaps_of_a_stream_are_added_when_it_ends() -> None:
         gaps = books.ledger.gaps()
         gaps.add(size)
         books.ledger.close(walked(gaps=gaps))
-    samples = books.samples()
-    assert samples["gateway_inter_token_seconds_count"] == {("small",): 2}
-    assert samples["gateway_inter_token_seconds_sum"] == {("small",): 0.254}
-    assert samples["gateway_inter_token_seconds_bucket"][("small", "0.005")] == 1
+    whole = Tally(TOKEN_SECONDS)
+    whole.add(0.004)
+    whole.add(0.25)
+    assert books.ledger.inter_token.by_labels == {("small",): whole}
 
 
 def test_a_refusal_of_the_worker_is_no_first_token() -> None:
-    assert "gateway_ttft_seconds_count" not in closed(outcome="worker_refused", usage=None).samples()
+    assert closed(outcome="worker_refused", usage=None).ledger.ttft.by_labels == {}
 
 
 def test_tokens_are_counted_as_the_worker_reports_them() -> None:
     books = closed()
     books.ledger.close(walked(usage=Usage(3, 0), caller=caller(Tenant("globex"))))
-    assert books.samples()["gateway_tokens_total"] == {
-        ("prompt", "small", "acme"): 7,
-        ("completion", "small", "acme"): 2,
-        ("prompt", "small", "globex"): 3,
-        ("completion", "small", "globex"): 0,
+    assert books.ledger.tokens == {
+        ("acme", "small", "prompt"): 7,
+        ("acme", "small", "completion"): 2,
+        ("globex", "small", "prompt"): 3,
+        ("globex", "small", "completion"): 0,
     }
 
 
 def test_the_estimate_is_held_against_the_real_count() -> None:
-    assert closed().one("gateway_estimate_error_ratio_sum") == 2.0
+    assert sums(closed().ledger.estimate_error) == {(): (1, 2.0)}
 
 
 def test_a_prompt_of_no_tokens_says_nothing_of_the_estimate() -> None:
-    assert "gateway_estimate_error_ratio_count" not in closed(usage=Usage(0, 2)).samples()
+    assert closed(usage=Usage(0, 2)).ledger.estimate_error.by_labels == {}
 
 
 def test_waits_are_counted_by_bucket_and_outcome() -> None:
-    books = Books()
-    books.ledger.queued(2, 0.5, "served")
-    books.ledger.queued(2, 1.0, "served")
-    books.ledger.queued(0, 60.0, "client_gone")
-    assert books.samples()["gateway_queue_wait_seconds_sum"] == {
-        ("0", "client_gone"): 60.0,
-        ("2", "served"): 1.5,
-    }
+    ledger = Books().ledger
+    ledger.queued(2, 0.5, "served")
+    ledger.queued(2, 1.0, "served")
+    ledger.queued(0, 60.0, "client_gone")
+    assert sums(ledger.queue_wait) == {("2", "served"): (2, 1.5), ("0", "client_gone"): (1, 60.0)}
 
 
-def test_what_other_rooms_count_is_shown() -> None:
-    books = Books()
-    books.ledger.limited["tokens",] += 2
-    books.ledger.worker_failures["w1", "timeout"] += 3
-    books.ledger.retries += 4
-    samples = books.samples()
-    assert samples["gateway_limited_total"] == {("tokens",): 2}
-    assert samples["gateway_worker_failures_total"] == {("timeout", "w1"): 3}
-    assert samples["gateway_retries_total"] == {(): 4}
-
-
-def test_gauges_show_this_moment() -> None:
-    books = Books([(worker("w1", 3, limit=16), True), (worker("w2"), False)], depth={0: 2, 2: 1})
-    samples = books.samples()
-    assert samples["gateway_queue_depth"] == {("0",): 2, ("1",): 0, ("2",): 1}
-    assert samples["gateway_in_flight"] == {("w1",): 3, ("w2",): 0}
-    assert samples["gateway_concurrency_limit"] == {("w1",): 16, ("w2",): 4}
-    assert samples["gateway_worker_up"] == {("w1",): 1, ("w2",): 0}
+def test_the_meter_is_told_of_each_request_of_a_known_caller() -> None:
+    books = closed(outcome="client_gone")
+    assert [trip.outcome for trip in books.metered] == ["client_gone"]
+    books.ledger.close(walked(caller=None))
+    assert len(books.metered) == 1
 
 
 def test_the_log_line_tells_the_whole_trip_and_no_secret() -> None:
@@ -234,7 +151,9 @@ def test_the_log_line_tells_the_whole_trip_and_no_secret() -> None:
         "worker": "w1",
         "bucket": 1,
         "prompt_tokens": 7,
+        "cached_tokens": 3,
         "completion_tokens": 2,
+        "charged_tokens": 12,
         "estimated_prompt_tokens": 14,
         "queue_ms": 250.0,
         "ttft_ms": 500.0,
@@ -245,7 +164,14 @@ def test_the_log_line_tells_the_whole_trip_and_no_secret() -> None:
 
 def test_the_log_line_of_a_stranger_leaves_open_what_is_not_known() -> None:
     [line] = closed(
-        caller=None, job=None, worker="", queue_s=0.0, sent_at=None, first_token_at=None, usage=None
+        caller=None,
+        job=None,
+        worker="",
+        queue_s=0.0,
+        sent_at=None,
+        first_token_at=None,
+        usage=None,
+        charged=None,
     ).lines
     known = {name: value for name, value in line.items() if value not in (None, "", 0)}
     assert known.keys() == {
@@ -265,4 +191,43 @@ def test_the_log_line_of_a_stranger_leaves_open_what_is_not_known() -> None:
 def test_one_trip_is_one_line_and_one_count(outcome: str) -> None:
     books = closed(outcome=outcome, quotas=Quotas())
     assert [line["outcome"] for line in books.lines] == [outcome]
-    assert books.one("gateway_requests_total") == 1
+    assert sum(books.ledger.requests.values()) == 1
+
+
+# Many at a time
+
+
+class Later:
+    """What was put off."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.lines: list[dict[str, Any]] = []
+        self.ledger = Ledger(Clock(), self.lines.append, self.calls.append)
+
+
+def test_what_is_put_off_is_counted_together_and_once() -> None:
+    later = Later()
+    for _ in range(3):
+        later.ledger.close(walked())
+    later.ledger.queued(0, 0.5, "served")
+    assert (len(later.calls), later.lines, later.ledger.requests) == (1, [], {})
+    later.calls[0]()
+    later.ledger.fold()
+    assert (len(later.lines), sum(later.ledger.requests.values())) == (3, 3)
+    assert sums(later.ledger.queue_wait) == {("0", "served"): (1, 0.5)}
+
+
+def test_what_is_put_off_has_a_bound() -> None:
+    later = Later()
+    for _ in range(MOST_PUT_OFF - 1):
+        later.ledger.close(walked())
+    assert later.lines == []
+    later.ledger.close(walked())
+    assert len(later.lines) == MOST_PUT_OFF
+
+
+def test_a_request_with_a_large_body_is_not_put_off() -> None:
+    later = Later()
+    later.ledger.close(walked(job=job(body=(b"{", b"}"))))
+    assert len(later.lines) == 1

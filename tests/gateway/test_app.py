@@ -6,14 +6,16 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from gateway.app import ANONYMOUS, Gateway, run
+from gateway.app import Gateway, run, serve
 from gateway.configuration import parse
 from gateway.journal import Journal
+from gateway.parts import ANONYMOUS
 from gateway.routing import POLICIES
 from gateway.server import PortTaken, listen, running
 from tests.conftest import KEY, MODEL, configuration, served
@@ -265,25 +267,24 @@ async def test_a_hurried_drain_waits_for_nobody() -> None:
 # Running
 
 
-async def test_a_gateway_runs_until_a_signal() -> None:
-    with listen("port", "127.0.0.1", 0) as free:
-        port = free.getsockname()[1]
-    async with FakeWorker() as worker:
-        settings = parse(configuration(worker, server={"port": port}), {})
-        serving = asyncio.create_task(run(settings))
-        async with calling(port) as client:
-            assert (await client.post(PATH, json=CHAT)).status_code == 200
-            os.kill(os.getpid(), signal.SIGTERM)
-            await serving
-            with pytest.raises(httpx.ConnectError):
-                await client.get("/health")
-
-
-async def test_a_gateway_whose_port_is_taken_does_not_start() -> None:
-    with listen("port", "127.0.0.1", 0) as taken:
+async def test_a_gateway_serves_until_a_signal(tmp_path: Path) -> None:
+    with listen("port", "127.0.0.1", 0) as public, listen("admin_port", "127.0.0.1", 0) as admin:
         async with FakeWorker() as worker:
-            port = taken.getsockname()[1]
-            settings = parse(configuration(worker, server={"port": port}), {})
-            with pytest.raises(PortTaken, match=f"server.port = {port}"):
-                await run(settings)
-            assert worker.connections == []
+            settings = parse(configuration(worker), {})
+            nowhere = tmp_path / "gateway.toml"
+            serving = asyncio.create_task(serve(settings, public, admin, nowhere, lambda: settings))
+            async with calling(public.getsockname()[1]) as client:
+                assert (await client.post(PATH, json=CHAT)).status_code == 200
+                os.kill(os.getpid(), signal.SIGTERM)
+                await serving
+                with pytest.raises(httpx.ConnectError):
+                    await client.get("/health")
+
+
+def test_a_gateway_whose_port_is_taken_does_not_start(tmp_path: Path) -> None:
+    with listen("port", "127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        config = configuration(workers=[{"id": "w0", "url": "http://127.0.0.1:9", "model": MODEL}])
+        settings = parse(config | {"server": {"port": port}}, {})
+        with pytest.raises(PortTaken, match=f"server.port = {port}"):
+            run(settings, tmp_path / "gateway.toml", lambda: settings)

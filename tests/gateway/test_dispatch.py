@@ -11,16 +11,17 @@ import pytest
 from gateway import settings
 from gateway.accounting import Ledger
 from gateway.admission import Admission
-from gateway.dispatch import Dispatcher
+from gateway.dispatch import STEP_TOKENS, Dispatcher
 from gateway.errors import NoWorker, WorkerBroke, WorkerUnreachable
 from gateway.fleet import Fleet, Member, Slot
 from gateway.model import Job, Worker
+from gateway.routing import Policy
 from gateway.upstream import Timeouts, WorkerClient
 from tests.fakes import FakeWorker, Received, Reply
 from tests.gateway.test_model import Clock, job, trip
 
 
-def in_order(job: Job, workers: Sequence[Worker], turn: int) -> Sequence[Worker]:
+def in_order(job: Job, workers: Sequence[Worker], turn: int, waited_s: float) -> Sequence[Worker]:
     """A policy that tells its turn by what it prefers: an even one the first, an odd one the last."""
     return workers if turn % 2 == 0 else workers[::-1]
 
@@ -28,7 +29,7 @@ def in_order(job: Job, workers: Sequence[Worker], turn: int) -> Sequence[Worker]
 class Hall:
     """Workers, the clients for them, and a dispatcher that takes their places."""
 
-    def __init__(self, urls: dict[str, str], limit: int = 2, **rules: Any) -> None:
+    def __init__(self, urls: dict[str, str], limit: int = 2, routing: Any = None, **rules: Any) -> None:
         self.clock = Clock()
         self.fleet = Fleet(
             settings.Fleet(**rules), [Member(id, "small", limit, up=True) for id in urls], self.clock
@@ -38,7 +39,15 @@ class Hall:
         self.clients = {
             id: WorkerClient(url, timeouts=timeouts, idle_s=60, max_age_s=60) for id, url in urls.items()
         }
-        self.dispatcher = Dispatcher(self.fleet, in_order, self.clients, self.ledger, self.clock)
+        self.policy: Policy = in_order
+        self.dispatcher = Dispatcher(
+            self.fleet,
+            lambda *asked: self.policy(*asked),
+            self.clients,
+            self.ledger,
+            self.clock,
+            settings.Routing(**(routing or {})),
+        )
         self.admission: Admission[Slot] = Admission(
             settings.Admission(), self.dispatcher.place, self.clock, self.ledger.queued
         )
@@ -69,6 +78,40 @@ def nowhere() -> Iterator[str]:
 
 
 # Ranking
+
+
+async def test_the_policy_is_told_how_long_the_request_has_waited() -> None:
+    async with hall("http://a") as at:
+        told: list[float] = []
+
+        def hold_back(job: Job, workers: Sequence[Worker], turn: int, waited_s: float) -> Sequence[Worker]:
+            told.append(waited_s)
+            return ()
+
+        at.policy = hold_back
+        assert at.dispatcher.place(job(), 0.5) is None
+        assert told == [0.5]
+
+
+async def test_of_short_prompts_a_worker_begins_as_many_as_it_can_in_a_step() -> None:
+    async with hall("http://a", limit=99, routing={"max_prefills": 2}) as at:
+        slots = [at.dispatcher.place(job(prompt_tokens=STEP_TOKENS // 4)) for _ in range(5)]
+        assert [slot is not None for slot in slots] == [True] * 4 + [False]
+        first = slots[0]
+        assert first is not None
+        first.first_token()  # three are left, which are more than two, and fewer tokens than a step's
+        slots.append(at.dispatcher.place(job(prompt_tokens=10)))
+        assert slots[-1] is not None
+        for slot in filter(None, slots):
+            slot.close()
+
+
+async def test_of_longer_ones_only_so_many() -> None:
+    async with hall("http://a", limit=99, routing={"max_prefills": 2}) as at:
+        slots = [at.dispatcher.place(job(prompt_tokens=STEP_TOKENS)) for _ in range(3)]
+        assert [slot is not None for slot in slots] == [True, True, False]
+        for slot in filter(None, slots):
+            slot.close()
 
 
 async def test_a_place_is_taken_at_the_worker_that_the_policy_puts_first() -> None:
@@ -103,6 +146,22 @@ async def test_a_full_worker_is_passed_over() -> None:
         assert at.dispatcher.place(job()) is None
         slot.close()
         busy.close()
+
+
+async def test_a_worker_reads_one_long_prompt_at_a_time_and_short_ones_beside_it() -> None:
+    async with hall("http://127.0.0.1:9", "http://127.0.0.1:9", limit=9) as at:
+        long = [at.dispatcher.place(job(is_long=True)) for _ in range(3)]
+        assert [slot and slot.member.id for slot in long] == ["w0", "w1", None]
+        short = at.dispatcher.place(job())
+        assert short is not None
+        assert long[0] is not None
+        long[0].first_token()
+        again = at.dispatcher.place(job(is_long=True))
+        assert again is not None
+        assert again.member.id == "w0"
+        for slot in (*long, short, again):
+            if slot is not None:
+                slot.close()
 
 
 async def test_a_worker_that_was_tried_is_passed_over() -> None:

@@ -6,77 +6,70 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
-from starlette.types import ASGIApp, Message
+from starlette.routing import Route
+from starlette.types import Message
 
 from gateway import settings
 from gateway.accounting import Ledger
-from gateway.auth import Authenticator, Key
-from gateway.endpoints import Completions, Models, admin_app, public_app
-from gateway.errors import BadRequest, Draining
+from gateway.auth import Authenticator
+from gateway.endpoints import Completions, Models, public_app
+from gateway.errors import BadRequest, Draining, Unauthorized
 from gateway.exchange import ClientGone, Exchange
 from gateway.fleet import Catalogue, Fleet, Member
 from gateway.fleet.catalogue import Card
 from gateway.limits import RateLimiter
-from gateway.model import Endpoint, Incoming, Model, Tenant, Trip
+from gateway.model import Caller, Endpoint, Headers, Incoming, Model, Tenant, Trip
+from gateway.openapi import public_document
+from gateway.pages import Page
 from gateway.pipeline import Corridor
 from gateway.stores.memory import MemoryStore
 from gateway.underway import UnderWay
-from tests.conftest import KEY, sha256
+from tests.conftest import KEY
 from tests.gateway.test_exchange import Asgi, part
-from tests.gateway.test_model import Clock, caller
+from tests.gateway.test_model import SALT, Clock, caller
+from tests.gateway.visiting import Seen, visit
 
 BEARER = (b"authorization", b"Bearer " + KEY.encode())
 Walk = Callable[[Incoming, Exchange, Trip], Awaitable[None]]
 
 
-class Page:
-    """One answered GET, its parts read."""
+class FakeAuthenticator:
+    """Knows one key, at once or only after a look elsewhere; notes what it is asked."""
 
-    def __init__(self, asgi: Asgi) -> None:
-        head, body = asgi.sent
-        self.status: int = head["status"]
-        self.headers = dict(head["headers"])
-        self.text: bytes = body["body"]
-        assert self.headers[b"content-length"] == b"%d" % len(self.text)
-        assert body.get("more_body", False) is False
+    def __init__(self, tenant: Tenant, *, at_once: bool = True) -> None:
+        self.asked: list[str] = []
+        self._caller = Caller(tenant, "acme-1", SALT)
+        self._at_once = at_once
 
-    def json(self) -> Any:
-        assert self.headers[b"content-type"] == b"application/json"
-        return json.loads(self.text)
+    def recognise(self, headers: Headers) -> Caller | None:
+        self.asked.append("recognise")
+        return self._caller if self._at_once and BEARER in headers else None
 
-    @property
-    def code(self) -> str:
-        return str(self.json()["error"]["code"])
-
-
-async def get(app: ASGIApp, path: str, *headers: tuple[bytes, bytes], method: str = "GET") -> Page:
-    asgi = Asgi(headers=headers, method=method, path=path, raw_path=path.encode())
-    await app(asgi.scope, asgi.receive, asgi.send)
-    return Page(asgi)
+    async def identify(self, headers: Headers) -> Caller:
+        self.asked.append("identify")
+        if BEARER not in headers:
+            raise Unauthorized
+        return self._caller
 
 
 class Building:
     """The public application, with stand-ins for completions that say their own path."""
 
-    def __init__(self, tenant: Tenant | None = None) -> None:
+    def __init__(self, tenant: Tenant | None = None, *, at_once: bool = True) -> None:
+        self.auth = FakeAuthenticator(tenant or Tenant("acme"), at_once=at_once)
         self.catalogue = Catalogue({Model("small"): ["gpt-4o"], Model("org/large"): []})
         self.member = Member("w0", "small", 4)
         self.is_draining = False
         self.served: list[str] = []
-        tenant = tenant or Tenant("acme")
         self.app = public_app(
             [cast(Completions, Marker(endpoint, self.served)) for endpoint in Endpoint],
-            Models(
-                Authenticator({Key("acme-1", sha256(KEY)): tenant}, b"secret"),
-                self.catalogue,
-                RateLimiter(MemoryStore()),
-            ),
+            Models(cast(Authenticator, self.auth), self.catalogue, RateLimiter(MemoryStore())),
             Fleet(settings.Fleet(), [self.member]),
             lambda: self.is_draining,
         )
 
-    async def get(self, path: str, *headers: tuple[bytes, bytes], method: str = "GET") -> Page:
-        return await get(self.app, path, *headers, method=method)
+    async def get(self, path: str, *headers: tuple[bytes, bytes], method: str = "GET") -> Seen:
+        return await visit(self.app, path, *headers, method=method)
 
 
 class Marker:
@@ -101,20 +94,20 @@ async def test_health_needs_no_key_and_no_worker() -> None:
 async def test_ready_means_that_a_worker_is_up_and_no_drain_has_begun() -> None:
     building = Building()
     page = await building.get("/ready")
-    assert (page.status, page.code, page.headers[b"retry-after"]) == (503, "no_worker", b"1")
+    assert (page.status, page.code, page.headers["retry-after"]) == (503, "no_worker", "1")
     building.member.up = True
     page = await building.get("/ready")
     assert (page.status, page.json()) == (200, {"status": "ready"})
     building.is_draining = True
     page = await building.get("/ready")
-    assert (page.status, page.code, page.headers[b"retry-after"]) == (503, "draining", b"1")
+    assert (page.status, page.code, page.headers["retry-after"]) == (503, "draining", "1")
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/small", "/v1/models/nope"])
 async def test_models_are_for_callers_with_a_key(path: str) -> None:
     page = await Building().get(path)
     assert (page.status, page.code) == (401, "invalid_api_key")
-    assert page.headers[b"www-authenticate"] == b"Bearer"
+    assert page.headers["www-authenticate"] == "Bearer"
 
 
 async def test_models_are_listed_under_all_their_names() -> None:
@@ -167,7 +160,7 @@ async def test_an_unknown_model_and_a_forbidden_one_cannot_be_told_apart() -> No
 @pytest.mark.parametrize("path", ["/health", "/ready", "/v1/models", "/v1/models/small"])
 async def test_pages_are_only_to_be_read(path: str, method: str) -> None:
     page = await Building().get(path, BEARER, method=method)
-    assert (page.status, page.code, page.headers[b"allow"]) == (405, "method_not_allowed", b"GET, HEAD")
+    assert (page.status, page.code, page.headers["allow"]) == (405, "method_not_allowed", "GET, HEAD")
 
 
 async def test_a_page_may_be_asked_for_its_head() -> None:
@@ -212,31 +205,43 @@ async def test_an_escaped_path_is_another_path() -> None:
     building = Building()
     asgi = Asgi(path="/v1/completions", raw_path=b"/v1/%63ompletions")
     await building.app(asgi.scope, asgi.receive, asgi.send)
-    assert (building.served, Page(asgi).code) == ([], "not_found")
+    assert (building.served, Seen(asgi).code) == ([], "not_found")
 
 
 @pytest.mark.parametrize("path", ["/health", "/nothing", "/v1/models"])
 async def test_every_page_has_a_request_id(path: str) -> None:
     page = await Building().get(path, (b"x-request-id", b"mine"))
-    assert page.headers[b"x-request-id"] == b"mine"
-    assert len((await Building().get(path)).headers[b"x-request-id"]) == 32
+    assert page.headers["x-request-id"] == "mine"
+    assert len((await Building().get(path)).headers["x-request-id"]) == 32
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/small", "/v1/models/unknown"])
 async def test_the_models_pages_tell_the_limits_of_their_caller(path: str) -> None:
     page = await Building(Tenant("acme", requests_per_minute=7)).get(path, BEARER)
-    assert page.headers[b"x-ratelimit-remaining-requests"] == b"7"
-    assert b"x-ratelimit-limit-tokens" not in page.headers
-    assert page.headers[b"openai-processing-ms"].isdigit()
+    assert page.headers["x-ratelimit-remaining-requests"] == "7"
+    assert "x-ratelimit-limit-tokens" not in page.headers
+    assert page.headers["openai-processing-ms"].isdigit()
 
 
-async def test_the_admin_port_has_metrics_and_health_and_nothing_else() -> None:
-    app = admin_app(lambda: b"gateway_up 1\n")
-    page = await get(app, "/metrics")
-    assert (page.status, page.text) == (200, b"gateway_up 1\n")
-    assert page.headers[b"content-type"] == b"text/plain; version=0.0.4; charset=utf-8"
-    assert (await get(app, "/health")).json() == {"status": "alive"}
-    assert (await get(app, "/v1/models", BEARER)).code == "not_found"
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/small", "/v1/models/unknown"])
+@pytest.mark.parametrize(("at_once", "asked"), [(True, ["recognise"]), (False, ["recognise", "identify"])])
+async def test_a_caller_is_identified_once_and_without_waiting_where_that_can_be(
+    path: str, at_once: bool, asked: list[str]
+) -> None:
+    building = Building(at_once=at_once)
+    assert (await building.get(path, BEARER)).status == (404 if path.endswith("unknown") else 200)
+    assert building.auth.asked == asked
+
+
+def test_the_public_ports_document_has_every_path_and_method_and_no_other() -> None:
+    door = Building().app
+    served = {(path.decode(), "post") for path in door.completions}
+    for route in door.pages.routes:
+        assert isinstance(route, Route)
+        assert isinstance(route.app, Page)
+        served |= {(route.path.replace(":path", ""), method.lower()) for method in route.app.shows}
+    paths = public_document()["paths"]
+    assert served == {(path, method) for path, methods in paths.items() for method in methods}
 
 
 # Completions

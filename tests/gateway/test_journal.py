@@ -3,7 +3,9 @@
 import asyncio
 import io
 import json
+import select
 import sys
+from typing import Any
 
 import pytest
 
@@ -74,3 +76,25 @@ async def test_the_log_goes_to_standard_output_unless_told_otherwise(
     written.write({"a": 1})
     written.flush()
     assert log.lines() == [{"a": 1}]
+
+
+async def test_what_goes_to_a_pipe_at_once_is_whole_lines_that_no_other_process_can_break() -> None:
+    writes: list[bytes] = []
+
+    class Pipe(io.BytesIO):
+        def write(self, piece: Any) -> int:
+            writes.append(bytes(piece))
+            return super().write(piece)
+
+    log = Pipe()
+    written = Journal(log)
+    records: list[dict[str, object]] = [
+        {"text": "x" * length} for length in (100, 4000, 5000, 10, *[900] * 9)
+    ]
+    for record in records:
+        written.write(record)
+    written.flush()
+    assert [json.loads(line) for line in log.getvalue().splitlines()] == records
+    assert all(piece.endswith(b"\n") for piece in writes)
+    assert [len(piece) for piece in writes if len(piece) > select.PIPE_BUF] == [5012]  # a line by itself
+    assert len(writes) == 6  # as few as can be

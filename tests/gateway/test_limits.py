@@ -61,17 +61,36 @@ async def test_a_request_reserves_its_prompt_and_its_longest_output() -> None:
     [
         (100, False, 10, 20, 30),
         (100, False, 10, 5000, 100),  # a maximum that nobody named makes nothing impossible
-        (100, False, 150, 5000, 150),  # but a prompt can
-        (100, True, 10, 5000, 5010),
+        (100, True, 10, 90, 100),
         (None, False, 10, 5000, 5010),
     ],
 )
-async def test_only_what_the_caller_asked_for_can_exceed_the_limit(
-    limit: int | None, given: bool, prompt: int, output: int, reserved: int
+@pytest.mark.parametrize("name", ["tokens_per_minute", "tokens_per_day"])
+async def test_a_maximum_that_nobody_named_makes_no_request_too_large(
+    name: str, limit: int | None, given: bool, prompt: int, output: int, reserved: int
 ) -> None:
-    tenant = Tenant("acme", tokens_per_minute=limit)
+    tenant = Tenant("acme", **{name: limit})  # type: ignore[arg-type]
     fields = {"prompt_tokens": prompt, "max_output_tokens": output, "max_tokens_given": given}
     assert await taken_for(tenant, **fields) == reserved
+
+
+@pytest.mark.parametrize(("name", "period"), [("tokens_per_minute", "minute"), ("tokens_per_day", "day")])
+@pytest.mark.parametrize(
+    ("given", "prompt", "output"),
+    [(True, 10, 91), (False, 101, 1)],  # a prompt alone can be too large
+)
+async def test_a_request_larger_than_a_limit_hears_without_asking_the_store_that_no_retry_helps(
+    name: str, period: str, given: bool, prompt: int, output: int
+) -> None:
+    tenant, store = Tenant("acme", **{name: 100}), ScriptedStore()  # type: ignore[arg-type]
+    request = job(tenant, prompt_tokens=prompt, max_output_tokens=output, max_tokens_given=given)
+    with pytest.raises(RateLimited, match=f"more than the limit of 100 a {period} can ever grant") as caught:
+        async with limiter(store).reserve(request):
+            raise AssertionError("the room was entered")
+    assert (caught.value.kind, caught.value.code) == ("tokens", "rate_limit_exceeded")
+    assert caught.value.should_retry is False
+    assert store.taken == []
+    assert store.settled == []
 
 
 async def test_leaving_settles_with_what_was_charged_last() -> None:
@@ -110,34 +129,43 @@ async def test_looking_takes_nothing() -> None:
     assert await made.look(tenant) == await made.look(tenant) == Quotas(Quota(60, 60, 0.0))
 
 
-async def test_a_refusal_by_requests_says_limit_rest_and_wait() -> None:
+async def test_a_refusal_by_requests_says_limit_and_wait() -> None:
     quotas = Quotas(Quota(60, 0, 60.0), Quota(1000, 900, 6.0))
-    error = await refused(Verdict(quotas, "requests", 1.25))
-    assert (error.kind, error.retry_after_s, error.should_retry) == ("requests", 1.25, None)
+    error = await refused(Verdict(quotas, "requests", 1.25, 60))
+    assert (error.kind, error.code) == ("requests", "rate_limit_exceeded")
+    assert (error.retry_after_s, error.should_retry) == (1.25, None)
     assert error.quotas == quotas
-    assert error.message == (
-        "Rate limit reached for requests per minute: limit 60, remaining 0. Try again in 1.2 s."
-    )
+    assert error.message == "Rate limit reached for requests per minute: limit 60. Try again in 1.2 s."
 
 
 async def test_a_refusal_by_tokens_says_how_many_were_asked_for() -> None:
-    quotas = Quotas(Quota(60, 59, 1.0), Quota(1000, 20, 58.8))
-    error = await refused(Verdict(quotas, "tokens", 0.6))
+    error = await refused(Verdict(Quotas(), "tokens", 0.6, 1000))
     assert (error.kind, error.retry_after_s, error.should_retry) == ("tokens", 0.6, None)
     assert error.message == (
-        "Rate limit reached for tokens per minute: limit 1000, remaining 20, requested 30. "
-        "Try again in 0.6 s."
+        "Rate limit reached for tokens per minute: limit 1000, requested 30. Try again in 0.6 s."
     )
 
 
-@pytest.mark.parametrize(("tokens", "should_retry"), [(1000, None), (1001, False)])
-async def test_a_request_larger_than_the_limit_hears_that_no_retry_helps(
-    tokens: int, should_retry: bool | None
+async def test_a_daily_budget_that_is_used_up_is_told_as_openai_does() -> None:
+    error = await refused(Verdict(Quotas(), "tokens", 7200.0, 1000, 86400.0))
+    assert (error.kind, error.type, error.code) == ("tokens", "insufficient_quota", "insufficient_quota")
+    assert error.should_retry is False
+    assert error.message == (
+        "Rate limit reached for tokens per day: limit 1000, requested 30. Try again in 120 min."
+    )
+
+
+async def test_requests_of_a_day_are_a_rate_limit_like_others() -> None:
+    error = await refused(Verdict(Quotas(), "requests", 61.0, 1000, 86400.0))
+    assert (error.type, error.code) == ("requests", "rate_limit_exceeded")
+    assert "requests per day" in error.message
+
+
+@pytest.mark.parametrize(("wait_s", "should_retry"), [(60.0, None), (60.1, False)])
+async def test_a_wait_longer_than_the_header_can_tell_is_not_to_be_sat_out(
+    wait_s: float, should_retry: bool | None
 ) -> None:
-    verdict = Verdict(Quotas(tokens=Quota(1000, 1000, 0.0)), "tokens", 1.0)
-    error = await refused(verdict, prompt_tokens=tokens - 20)
-    assert error.should_retry is should_retry
-    assert ("can ever grant" in error.message) == (should_retry is False)
+    assert (await refused(Verdict(Quotas(), "requests", wait_s, 10, 86400.0))).should_retry is should_retry
 
 
 @pytest.mark.parametrize("quotas", [Quotas(), Quotas(Quota(60, 59, 1.0), Quota(10, 5, 1.0))])

@@ -11,7 +11,7 @@ import pytest
 from gateway import settings
 from gateway.accounting import Ledger
 from gateway.admission import Admission
-from gateway.auth import Authenticator, Key
+from gateway.auth import Authenticator, FileDirectory
 from gateway.dispatch import Dispatcher
 from gateway.errors import (
     BadRequest,
@@ -27,8 +27,9 @@ from gateway.errors import (
 )
 from gateway.fleet import Catalogue, Fleet, Member, Slot
 from gateway.intake import Intake
+from gateway.intake.lengths import Lengths
 from gateway.limits import RateLimiter
-from gateway.model import Endpoint, Headers, Incoming, Job, Model, Quota, Quotas, Tenant, Trip, Usage
+from gateway.model import Endpoint, Grant, Headers, Incoming, Job, Model, Quota, Quotas, Tenant, Trip, Usage
 from gateway.pipeline import Corridor
 from gateway.relay import Relay
 from gateway.routing import POLICIES
@@ -73,24 +74,35 @@ class Caller:
         self.writes.append(data)
 
 
+class Keys(FileDirectory):
+    """One key, of one tenant."""
+
+    def __init__(self, tenant: Tenant) -> None:
+        super().__init__([], [])
+        self.tenants = {tenant.id: tenant}
+        self.grants = {bytes.fromhex(sha256(KEY)): Grant(tenant, "acme-1")}
+
+
 class Hall:
     """A corridor to one worker for one tenant."""
 
     def __init__(self, url: str, tenant: Tenant = LIMITED, limit: int = 1, first_byte_s: float = 60) -> None:
-        clock = Clock()
+        self.clock = clock = Clock()
         self.tenant = tenant
         self.store = MemoryStore(clock)
         self.ledger = Ledger(clock, lambda line: None)
         self.fleet = Fleet(settings.Fleet(), [Member("w0", MODEL, limit, up=True)], clock)
+        self.member = self.fleet.members["w0"]
         self.client = WorkerClient(url, timeouts=Timeouts(5, first_byte_s, 60), idle_s=60, max_age_s=60)
-        dispatcher = Dispatcher(self.fleet, POLICIES["round_robin"], {"w0": self.client}, self.ledger, clock)
+        clients, rules = {"w0": self.client}, settings.Routing()
+        dispatcher = Dispatcher(self.fleet, POLICIES["round_robin"], clients, self.ledger, clock, rules)
         self.admission: Admission[Slot] = Admission(
             settings.Admission(max_queued=1), dispatcher.place, clock, self.ledger.queued
         )
         self.fleet.on_room = self.admission.wake
         self.corridor = Corridor(
-            auth=Authenticator({Key("acme-1", sha256(KEY)): tenant}, b"secret"),
-            intake=Intake(settings.Intake(), [1024], Catalogue({Model(MODEL, 2048, 256): []})),
+            auth=Authenticator(Keys(tenant), b"secret"),
+            intake=Intake(settings.Intake(), Lengths([1024], 4096), Catalogue({Model(MODEL, 2048, 256): []})),
             limits=RateLimiter(self.store),
             admission=self.admission,
             dispatcher=dispatcher,
@@ -107,7 +119,9 @@ class Hall:
         """What the intake makes of a body now."""
         headers = [(b"authorization", b"Bearer " + KEY.encode())]
         incoming = Incoming("other", Endpoint.CHAT, headers)
-        return self.corridor.intake.read(incoming, content, self.corridor.auth.identify(headers))
+        caller = self.corridor.auth.recognise(headers)
+        assert caller is not None
+        return self.corridor.intake.read(incoming, content, caller)
 
     async def fails(self, kind: type[GatewayError], caller: Caller | None = None, **more: Any) -> Any:
         with pytest.raises(kind) as caught:
@@ -130,8 +144,8 @@ async def hall(script: Script | None = None, **more: Any) -> AsyncIterator[tuple
         made = Hall(worker.url, **more)
         stack.push_async_callback(made.client.aclose)
         yield made, worker
-        member = made.fleet.members["w0"]
-        assert (member.in_flight, member.prefill_tokens, member.total_tokens) == (0, 0, 0)
+        load = made.member.load
+        assert (load.requests, load.prefilling, load.prefill_tokens, load.decode_tokens) == (0, 0, 0, 0)
         assert made.store.leases(made.tenant) == 0
         assert made.client.busy == 0
 
@@ -188,6 +202,13 @@ async def test_what_a_worker_counted_corrects_the_next_estimate() -> None:
         first = at.read(long).prompt_tokens
         await at.walk(Caller(long))
         assert at.read(long).prompt_tokens > first
+
+
+async def test_what_a_worker_counted_corrects_what_is_expected_of_the_next_answer() -> None:
+    async with hall() as (at, _):
+        assert at.read(body()).expected_output_tokens == 20
+        await at.walk(Caller(body()))
+        assert at.read(body()).expected_output_tokens == 8
 
 
 # Ways out before the worker

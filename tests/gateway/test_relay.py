@@ -91,6 +91,29 @@ class Sink:
         return b"".join(self.writes) + (self.last or b"")
 
 
+class Watching:
+    """Keeps what it is told of the worker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.first_tokens: list[float] = []  # when each came
+        self.prompts_done: list[float] = []
+        self.told: list[tuple[float, float, int]] = []
+
+    def first_token(self) -> None:
+        self.first_tokens.append(self.clock())
+
+    def prompt_done(self) -> None:
+        self.prompts_done.append(self.clock())
+
+    def tokens(self, since_s: float, now_s: float, count: int) -> None:
+        self.told.append((since_s, now_s, count))
+
+    @property
+    def heard_nothing(self) -> bool:
+        return not (self.first_tokens or self.prompts_done or self.told)
+
+
 class Run:
     """One answer relayed."""
 
@@ -100,12 +123,10 @@ class Run:
         self.sink = Sink()
         self.job: Job = job(**fields)
         self.trip: Trip = trip(gaps=Tally((0.1, 1.0)) if self.job.stream else None)
-        self.first_tokens: list[float] = []
+        self.watching = Watching(self.clock)
 
     async def run(self) -> "Run":
-        await Relay(self.clock).run(
-            self.answer, self.job, self.sink, self.trip, lambda: self.first_tokens.append(self.clock())
-        )
+        await Relay(self.clock).run(self.answer, self.job, self.sink, self.trip, self.watching)
         return self
 
     async def fails(self, kind: type[GatewayError]) -> GatewayError:
@@ -127,6 +148,16 @@ async def stream(*reads: Read, **fields: Any) -> Run:
     return await stream_of(*reads, **fields).run()
 
 
+def after(clock: Clock, seconds: float, data: bytes) -> Callable[[], bytes]:
+    """A read that takes so long."""
+
+    def read() -> bytes:
+        clock.now += seconds
+        return data
+
+    return read
+
+
 def error_event(code: object, message: str = "no such thing") -> bytes:
     return b"data: " + json.dumps({"error": {"message": message, "code": code}}).encode() + b"\n\n"
 
@@ -139,7 +170,14 @@ async def test_a_plain_answer_passes_with_its_length_and_its_usage_is_read() -> 
     assert (ran.sink.status, ran.sink.length, ran.sink.headers) == (200, len(PLAIN), [JSON])
     assert (ran.sink.writes, ran.sink.last) == ([], PLAIN)  # the end comes with the bytes
     assert (ran.trip.outcome, ran.trip.usage) == ("ok", Usage(7, 2))
-    assert ran.first_tokens == [1000.0] == [ran.trip.first_token_at]
+    assert ran.trip.first_token_at == 1000.0
+
+
+async def test_the_first_bytes_of_a_plain_answer_tell_that_its_prompt_is_done_and_no_more() -> None:
+    clock = Clock()
+    ran = await Run(ScriptedAnswer([after(clock, 5, PLAIN[:9]), after(clock, 2, PLAIN[9:])]), clock).run()
+    assert ran.watching.prompts_done == [1005.0] == [ran.trip.first_token_at]
+    assert (ran.watching.first_tokens, ran.watching.told) == ([], [])
 
 
 async def test_a_plain_answer_of_many_reads_passes_read_by_read() -> None:
@@ -205,7 +243,7 @@ async def test_a_workers_own_failure_is_for_the_log(status: int, streamed: bool)
     error = await ran.fails(WorkerFailed)
     assert error.detail == f"the worker answered {status}: Traceback"
     assert "Traceback" not in error.message
-    assert (ran.sink.status, ran.first_tokens) == (0, [])
+    assert (ran.sink.status, ran.watching.heard_nothing) == (0, True)
 
 
 async def test_a_worker_that_is_full_says_to_come_back() -> None:
@@ -223,7 +261,7 @@ async def test_no_more_of_a_failure_is_read_than_the_log_takes() -> None:
 async def test_a_plain_answer_that_breaks_before_its_first_byte_has_not_begun() -> None:
     ran = Run(ScriptedAnswer([WorkerBroke("reset")]))
     await ran.fails(WorkerBroke)
-    assert (ran.sink.status, ran.first_tokens) == (0, [])
+    assert (ran.sink.status, ran.watching.heard_nothing) == (0, True)
 
 
 async def test_a_plain_answer_that_breaks_later_is_not_ended_as_if_whole() -> None:
@@ -285,33 +323,33 @@ async def test_half_an_event_waits_for_its_other_half() -> None:
 async def test_a_comment_does_not_settle_the_status() -> None:
     comment = b": the worker is alive\n\n"
     ran = await stream(comment, error_event(400))
-    assert (ran.sink.status, ran.first_tokens) == (400, [])
+    assert (ran.sink.status, ran.watching.heard_nothing) == (400, True)
     ran = await stream(comment, TOKEN, DONE)
     assert ran.sink.body == comment + TOKEN + DONE
 
 
 async def test_the_times_of_tokens_are_noted() -> None:
     clock = Clock()
-
-    def after(seconds: float, data: bytes) -> Callable[[], bytes]:
-        def read() -> bytes:
-            clock.now += seconds
-            return data
-
-        return read
-
-    reads = (after(5, TOKEN), after(0.0625, TOKEN), after(0.5, TOKEN), after(3, DONE))
-    ran = await stream(*reads, clock=clock)
-    assert ran.first_tokens == [1005.0] == [ran.trip.first_token_at]
+    gaps_s = ((5, TOKEN), (0.0625, TOKEN), (0.5, TOKEN), (3, DONE))
+    ran = await stream(*(after(clock, *gap) for gap in gaps_s), clock=clock)
+    assert ran.watching.first_tokens == [1005.0] == [ran.trip.first_token_at]
+    assert ran.watching.prompts_done == []
     assert ran.trip.gaps is not None
     assert (ran.trip.gaps.counts, ran.trip.gaps.total) == ([1, 1, 1], 3.5625)
 
 
-async def test_gaps_need_not_be_counted() -> None:
-    ran = stream_of(TOKEN, TOKEN, DONE)
+async def test_every_fourth_gap_is_told() -> None:
+    clock = Clock(0.0)
+    reads = [after(clock, 1, TOKEN) for _ in range(14)]  # the nth token comes at n
+    ran = await stream(*reads, DONE, clock=clock)
+    assert ran.watching.told == [(1.0, 5.0, 4), (5.0, 9.0, 4), (9.0, 13.0, 4)]
+
+
+async def test_gaps_need_not_be_counted_and_are_told_all_the_same() -> None:
+    ran = stream_of(*[TOKEN] * 5, DONE)
     ran.trip.gaps = None
     await ran.run()
-    assert ran.trip.outcome == "ok"
+    assert (ran.trip.outcome, ran.watching.told) == ("ok", [(1000.0, 1000.0, 4)])
 
 
 @pytest.mark.parametrize("code", [400, 404, 422, 429])
@@ -321,7 +359,7 @@ async def test_a_refusal_in_the_first_event_becomes_the_status_it_names(code: in
     assert (ran.sink.status, ran.sink.headers) == (code, [JSON])
     assert ran.sink.last == event[6:-2]  # the worker's own words
     assert ran.sink.length == len(event) - 8
-    assert (ran.trip.outcome, ran.trip.events, ran.first_tokens) == ("worker_refused", 0, [])
+    assert (ran.trip.outcome, ran.trip.events, ran.watching.heard_nothing) == ("worker_refused", 0, True)
 
 
 @pytest.mark.parametrize("code", [500, 502, "BadRequestError", None, 200, 700, 1.5])
@@ -367,7 +405,7 @@ async def test_a_worker_that_dies_in_mid_stream_is_told_with_what_it_did(error: 
 async def test_a_worker_that_dies_before_its_first_event_has_not_begun() -> None:
     ran = stream_of(TOKEN[:5], WorkerBroke("reset"))
     await ran.fails(WorkerBroke)
-    assert (ran.sink.status, ran.first_tokens, ran.trip.events) == (0, [], 0)
+    assert (ran.sink.status, ran.watching.heard_nothing, ran.trip.events) == (0, True, 0)
 
 
 async def test_a_stream_that_ends_before_its_first_event_is_a_failure() -> None:

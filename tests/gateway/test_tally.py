@@ -23,3 +23,13 @@ def test_merging_adds_counts_and_totals_and_leaves_the_other_alone() -> None:
     whole.merge(part)
     assert (whole.counts, whole.total) == ([2, 1], 3.75)
     assert (part.counts, part.total) == ([1, 1], 3.25)
+
+
+def test_tallies_with_different_classes_are_not_merged() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        Tally((1.0, 2.0)).merge(Tally((1.0,)))
+
+
+def test_a_tally_starts_empty_or_from_counts_that_are_known() -> None:
+    assert Tally((1.0, 2.0)) == Tally((1.0, 2.0), [0, 0, 0], 0.0)
+    assert Tally((1.0,), [3, 4], 9.5).counts == [3, 4]

@@ -118,7 +118,9 @@ def test_reading_leaves_the_raw_content_as_it_was() -> None:
         ("GATEWAY_INTAKE_ALLOW_CHAT_TEMPLATE", "true", "intake.allow_chat_template", True),
         ("GATEWAY_ROUTING_BUCKET_EDGES", "[512, 4096]", "routing.bucket_edges", [512, 4096]),
         ("GATEWAY_ROUTING_BUCKET_EDGES", "[]", "routing.bucket_edges", []),
-        ("GATEWAY_ROUTING_POLICY", "round_robin", "routing.policy", "round_robin"),
+        ("GATEWAY_ROUTING_POLICY", "least_work", "routing.policy", "least_work"),
+        ("GATEWAY_ROUTING_MAX_PREFILLS", "8", "routing.max_prefills", 8),
+        ("GATEWAY_ROUTING_PREFIX_AFFINITY", "false", "routing.prefix_affinity", False),
         ("GATEWAY_SERVER_CORS_ORIGINS", '["*"]', "server.cors_origins", ["*"]),
         ("GATEWAY_SERVER_HOST", "::1", "server.host", "::1"),
         ("GATEWAY_SERVER_HOST", "1", "server.host", "1"),
@@ -156,9 +158,12 @@ def test_variables_of_other_programs_are_nothing_to_us() -> None:
         ("GATEWAY_SERVER_PROT", "unknown setting; did you mean GATEWAY_SERVER_PORT?"),
         ("GATEWAY_SEVER_PORT", "unknown section; did you mean GATEWAY_SERVER?"),
         ("GATEWAY_SERVER", "unknown setting; known: GATEWAY_SERVER_ADMIN_HOST, GATEWAY_SERVER_ADMIN_PORT, "),
-        ("GATEWAY_STORE_QQQ", "known: GATEWAY_STORE_ON_FAILURE, GATEWAY_STORE_TIMEOUT_MS, GATEWAY_STORE_URL"),
-        ("GATEWAY_KEYS_ID", "unknown section; known: GATEWAY_ADMISSION, GATEWAY_AUTH, "),
-        ("GATEWAY_", "unknown section; known: GATEWAY_ADMISSION, GATEWAY_AUTH, "),
+        (
+            "GATEWAY_STORE_QQQ",
+            "known: GATEWAY_STORE_CA_FILE, GATEWAY_STORE_ON_FAILURE, GATEWAY_STORE_PREFIX, ",
+        ),
+        ("GATEWAY_KEYS_ID", "unknown section; known: GATEWAY_ADMIN, GATEWAY_ADMISSION, GATEWAY_AUTH, "),
+        ("GATEWAY_", "unknown section; known: GATEWAY_ADMIN, GATEWAY_ADMISSION, GATEWAY_AUTH, "),
     ],
 )
 def test_an_unknown_variable_is_refused_with_a_name_that_was_meant(variable: str, problem: str) -> None:
@@ -178,7 +183,7 @@ def test_an_unknown_variable_is_refused_with_a_name_that_was_meant(variable: str
         ("GATEWAY_AUTH_REQUIRED", "False", 'auth.required = "False": must be true or false.'),
         ("GATEWAY_STORE_TIMEOUT_MS", "1.5", "store.timeout_ms = 1.5: must be a whole number."),
         ("GATEWAY_ROUTING_POLICY", "true", 'routing.policy = "true": must be'),
-        ("GATEWAY_STORE_URL", "7", 'store.url = "7": must be "memory://".'),
+        ("GATEWAY_STORE_URL", "7", 'store.url = "7": must be "memory://", "redis://'),
         ("GATEWAY_SERVER_CORS_ORIGINS", "https://a", 'server.cors_origins = "https://a": must be a list'),
     ],
 )

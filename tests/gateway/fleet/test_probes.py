@@ -76,6 +76,18 @@ async def test_a_worker_that_says_it_is_ill_is_down_until_it_says_otherwise() ->
         await watched.until_up()
 
 
+async def test_a_worker_that_drains_is_checked_as_before() -> None:
+    health, watched = Health(), Watched()
+    watched.fleet.drain(["w0"])
+    async with FakeWorker(probe=health) as worker, watched.by(worker.url):
+        await watched.until_up()
+        health.status = 503
+        await watched.until_up(False)
+        health.status = 200
+        await watched.until_up()
+    assert not watched.fleet.is_ready()
+
+
 async def test_a_worker_that_is_gone_is_down(caplog: pytest.LogCaptureFixture) -> None:
     watched = Watched()
     async with FakeWorker() as worker, watched.by(worker.url):
@@ -225,3 +237,18 @@ async def test_checks_that_a_bug_has_ended_begin_anew(
         await watched.until_up()
     assert "the health checks of worker w0 failed; they begin anew" in caplog.text
     assert "IndexError: a bug" in caplog.text
+
+
+async def test_the_first_round_is_over_when_each_worker_was_looked_at_whether_it_is_well_or_not() -> None:
+    health = Health()
+    rules = settings.Fleet(**OFTEN | {"probe_interval_s": 3600})
+    fleet = Fleet(rules, [Member("w0", MODEL, 4), Member("w1", MODEL, 4)])
+    async with FakeWorker(probe=health) as worker:
+        origins = {"w0": Origin(worker.url, {}), "w1": Origin("http://127.0.0.1:9", {})}
+        async with Probes(rules, fleet, Catalogue({Model(MODEL): []}), origins) as probes:
+            await probes.first_round()
+            assert {member.id: (member.up, member.failures) for member in fleet.members.values()} == {
+                "w0": (True, 0),
+                "w1": (False, 1),
+            }
+            assert health.asked == ["/health", "/v1/models"]

@@ -5,6 +5,7 @@ from typing import Any
 
 from gateway import settings
 from gateway.intake import Intake
+from gateway.intake.lengths import Lengths
 from gateway.model import Caller, Endpoint, Incoming, Job, Model, Tenant
 
 SALT = "5a" * 32
@@ -26,16 +27,26 @@ class Models:
         return MODELS.get(ALIASES.get(name, name))
 
 
-def caller(*models: str) -> Caller:
-    return Caller(Tenant("acme", frozenset(models or ("*",))), "acme-1", SALT)
+def caller(*models: str, id: str = "acme", salt: str = SALT, **tenant: Any) -> Caller:
+    """One whose tenant may use these models, or all, and has these further fields."""
+    return Caller(Tenant(id, frozenset(models or ("*",)), **tenant), f"{id}-1", salt)
 
 
-def intake(*, bucket_edges: tuple[int, ...] = (1024, 8192), **rules: Any) -> Intake:
-    return Intake(settings.Intake(**rules), bucket_edges, Models())
+def intake(
+    *, bucket_edges: tuple[int, ...] = (1024, 8192), long_from: int = 4096, chains: bool = False, **rules: Any
+) -> Intake:
+    return Intake(settings.Intake(**rules), Lengths(bucket_edges, long_from), Models(), chains)
 
 
-def read(body: bytes | bytearray, endpoint: Endpoint = Endpoint.CHAT, **rules: Any) -> Job:
-    return intake(**rules).read(Incoming("req-1", endpoint, ()), body, caller())
+def read(
+    body: bytes | bytearray,
+    endpoint: Endpoint = Endpoint.CHAT,
+    *,
+    tenant: dict[str, Any] | None = None,
+    **rules: Any,
+) -> Job:
+    """tenant: fields of the caller's. rules: settings of [intake]."""
+    return intake(**rules).read(Incoming("req-1", endpoint, ()), body, caller(**(tenant or {})))
 
 
 def chat(**fields: Any) -> bytes:

@@ -114,6 +114,8 @@ def test_only_the_documented_members_are_overridden(
         ({"model": "plain", "ec_transfer_params": {"a": 1}}, {"ec_transfer_params": None}),
         ({"model": "plain", "vllm_xargs": {"a": 1}}, {"vllm_xargs": None}),
         ({"model": "plain", "prompt_embeds": "AAAA"}, {"prompt_embeds": None}),
+        ({"model": "plain", "mm_processor_kwargs": {"max_pixels": 1e9}}, {"mm_processor_kwargs": None}),
+        ({"model": "plain", "media_io_kwargs": {"video": {}}}, {"media_io_kwargs": None}),
         (
             {"model": "plain", "priority": 1, "request_id": None, "vllm_xargs": 1},
             {"priority": 0, "vllm_xargs": None},
@@ -132,6 +134,9 @@ def test_a_chat_template_is_erased_unless_it_is_allowed() -> None:
     body = chat(model="plain", chat_template="{{ messages }}")
     assert appended(body, read(body)) == {"cache_salt": SALT, "chat_template": None}
     assert appended(body, read(body, allow_chat_template=True)) == {"cache_salt": SALT}
+    assert appended(body, read(body, tenant={"allow_chat_template": True})) == {"cache_salt": SALT}
+    forbidden = read(body, tenant={"allow_chat_template": False}, allow_chat_template=True)
+    assert appended(body, forbidden) == {"cache_salt": SALT, "chat_template": None}
     nothing = chat(model="plain", chat_template=None)
     assert appended(nothing, read(nothing)) == {"cache_salt": SALT}
 

@@ -1,12 +1,22 @@
-"""A body becomes a job: the model, the right to it, the bucket, and what the job says."""
+"""A body becomes a job: the model, the right to it, the bucket, and what the job says and expects."""
 
-import json
+from typing import Any
 
 import pytest
 
 from gateway.errors import BadRequest, ModelNotAllowed, ModelNotFound
-from gateway.model import Endpoint, Incoming
-from tests.gateway.intake.samples import SALT, caller, chat, intake, read, read_chat, read_completion, sent
+from gateway.model import Caller, Endpoint, Incoming, Usage
+from tests.gateway.intake.samples import (
+    SALT,
+    caller,
+    chat,
+    completion,
+    intake,
+    read,
+    read_chat,
+    read_completion,
+    sent,
+)
 
 
 def test_a_job_says_what_the_body_asks_for() -> None:
@@ -85,9 +95,43 @@ def test_the_longest_prompt_decides_the_bucket_and_an_edge_begins_the_longer(
     assert (job.bucket, job.prompt_tokens) == (bucket, sum(lengths))
 
 
-def test_without_edges_there_is_one_bucket() -> None:
-    body = json.dumps({"model": "unknown-length", "prompt": [1] * 9000}).encode()
-    assert read(body, Endpoint.COMPLETIONS, bucket_edges=()).bucket == 0
+@pytest.mark.parametrize(("tokens", "bucket", "is_long"), [(999, 0, False), (1000, 1, True)])
+def test_how_long_a_prompt_is_is_told(tokens: int, bucket: int, is_long: bool) -> None:
+    body = completion(model="unknown-length", prompt=[1] * tokens)
+    job = read(body, Endpoint.COMPLETIONS, bucket_edges=(1000, 5000), long_from=1000)
+    assert (job.bucket, job.is_long) == (bucket, is_long)
+
+
+def test_of_several_prompts_the_longest_counts() -> None:
+    body = completion(model="unknown-length", prompt=[[1] * 10, [1] * 1000])
+    job = read(body, Endpoint.COMPLETIONS, bucket_edges=(1000,), long_from=1000)
+    assert (job.bucket, job.is_long) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sequences"),
+    [({}, 1), ({"n": 3}, 3), ({"prompt": ["a", "b"]}, 2), ({"prompt": [[1], [2], [3]], "n": 2}, 6)],
+)
+def test_each_prompt_has_as_many_sequences_as_asked_for(fields: dict[str, Any], sequences: int) -> None:
+    assert read_completion(**fields).sequences == sequences
+
+
+def test_of_a_new_tenant_an_answer_of_usual_length_is_expected() -> None:
+    assert read_chat(model="plain").expected_output_tokens == 256
+    assert read_chat(model="plain", max_tokens=7, n=2).expected_output_tokens == 14
+
+
+def test_what_is_expected_of_an_answer_is_what_earlier_ones_had() -> None:
+    room, acme, other = intake(), caller(), caller(id="other")
+
+    def expected(endpoint: Endpoint = Endpoint.CHAT, of: Caller = acme, **fields: Any) -> int:
+        body = (chat if endpoint is Endpoint.CHAT else completion)(model="plain", max_tokens=500, **fields)
+        return room.read(Incoming("r", endpoint, ()), body, of).expected_output_tokens
+
+    for of, tokens in ((acme, 40), (other, 80)):
+        room.learn(room.read(Incoming("r", Endpoint.CHAT, ()), chat(), of), Usage(10, tokens))
+    assert (expected(), expected(of=other)) == (40, 80)
+    assert expected(Endpoint.COMPLETIONS) == 256  # another endpoint's answers say nothing of these
 
 
 def test_what_usage_teaches_changes_the_next_estimate() -> None:
@@ -99,7 +143,7 @@ def test_what_usage_teaches_changes_the_next_estimate() -> None:
 
     before = estimate()
     for _ in range(500):
-        room.learn(room.read(Incoming("r", Endpoint.CHAT, ()), body, caller()), prompt_tokens=2048)
+        room.learn(room.read(Incoming("r", Endpoint.CHAT, ()), body, caller()), Usage(2048, 1))
     assert before == 1024 + 8
     assert estimate() == 2048 + 8
 
@@ -107,9 +151,19 @@ def test_what_usage_teaches_changes_the_next_estimate() -> None:
 def test_what_one_model_teaches_says_nothing_of_another() -> None:
     room = intake()
     body = chat(messages=[{"role": "user", "content": "x" * 4096}])
-    room.learn(room.read(Incoming("r", Endpoint.CHAT, ()), body, caller()), prompt_tokens=4096)
+    room.learn(room.read(Incoming("r", Endpoint.CHAT, ()), body, caller()), Usage(4096, 1))
     other = chat(model="plain", messages=[{"role": "user", "content": "x" * 4096}])
     assert room.read(Incoming("r", Endpoint.CHAT, ()), other, caller()).prompt_tokens == 1024 + 8
+
+
+def test_each_caller_is_read_by_the_rules_of_its_tenant() -> None:
+    room = intake(allow_logprobs=False)
+    trusted, other = caller(allow_logprobs=True, max_output_tokens=7), caller()
+    incoming, body = Incoming("r", Endpoint.CHAT, ()), chat(logprobs=True)
+    assert room.read(incoming, body, trusted).max_output_tokens == 7
+    with pytest.raises(BadRequest):
+        room.read(incoming, body, other)
+    assert room.read(incoming, chat(), other).max_output_tokens == 256
 
 
 def test_a_bytearray_is_read_like_bytes() -> None:

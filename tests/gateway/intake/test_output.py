@@ -67,6 +67,36 @@ def test_the_maximum_of_a_completion(fields: dict[str, Any], told: dict[str, int
     assert job.max_output_tokens == reserved
 
 
+@pytest.mark.parametrize(
+    ("fields", "told", "reserved"),
+    [
+        ({}, {"max_tokens": 50}, 50),
+        ({"model": "plain"}, {"max_tokens": 50}, 50),
+        ({"max_tokens": 50}, {}, 50),
+        ({"max_tokens": 51}, {"max_tokens": 50}, 50),
+        ({"max_tokens": 9999}, {"max_tokens": 50}, 50),
+        ({"max_completion_tokens": 51}, {"max_completion_tokens": 50}, 50),
+        ({"max_tokens": 51, "n": 3}, {"max_tokens": 50}, 150),
+        ({"model": "capped", "max_tokens": 70}, {"max_tokens": 50}, 50),
+        ({"model": "tight", "max_tokens": 70}, {"max_tokens": 8}, 8),
+    ],
+)
+def test_a_tenant_has_a_cap_of_its_own_beside_the_models(
+    fields: dict[str, Any], told: dict[str, int], reserved: int
+) -> None:
+    body = chat(**fields)
+    job = read(body, tenant={"max_output_tokens": 50})
+    added = appended(body, job)
+    assert {name: value for name, value in added.items() if name.startswith("max_")} == told
+    assert job.max_output_tokens == reserved
+
+
+def test_a_tenants_cap_lowers_what_a_completion_gets_by_default() -> None:
+    body = completion()
+    job = read(body, Endpoint.COMPLETIONS, tenant={"max_output_tokens": 5})
+    assert (appended(body, job)["max_tokens"], job.max_output_tokens) == (5, 5)
+
+
 def test_a_maximum_counts_as_given_only_where_the_caller_named_it() -> None:
     assert read_chat(max_tokens=5).max_tokens_given
     assert read_chat(max_completion_tokens=5).max_tokens_given

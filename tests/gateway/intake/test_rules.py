@@ -14,6 +14,7 @@ SCHEMA = {"type": "object"}
 
 
 def refusal(endpoint: Endpoint, fields: dict[str, Any], **rules: Any) -> BadRequest:
+    """rules: settings of [intake], and `tenant` for fields of the tenant."""
     body = chat(**fields) if endpoint is CHAT else completion(**fields)
     with pytest.raises(BadRequest) as caught:
         read(body, endpoint, **rules)
@@ -157,6 +158,68 @@ def test_prompt_logprobs_pass_where_they_are_allowed_up_to_the_limit() -> None:
         error = refusal(CHAT, {"prompt_logprobs": value}, allow_prompt_logprobs=True, max_logprobs=5)
         assert (error.param, error.code) == ("prompt_logprobs", "invalid_value")
         assert "between 0 and 5" in error.message
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "fields", "param"),
+    [
+        (CHAT, {"logprobs": True}, "logprobs"),
+        (CHAT, {"logprobs": True, "top_logprobs": 5}, "logprobs"),
+        (CHAT, {"top_logprobs": 5}, "top_logprobs"),
+        (CHAT, {"top_logprobs": -1}, "top_logprobs"),
+        (CHAT, {"prompt_logprobs": 0}, "prompt_logprobs"),
+        (COMPLETIONS, {"logprobs": 0}, "logprobs"),
+        (COMPLETIONS, {"logprobs": 5, "echo": True}, "logprobs"),
+        (COMPLETIONS, {"prompt_logprobs": 1}, "prompt_logprobs"),
+    ],
+)
+def test_log_probabilities_are_refused_to_a_tenant_that_may_not_have_them(
+    endpoint: Endpoint, fields: dict[str, Any], param: str
+) -> None:
+    errors = [
+        refusal(endpoint, fields, tenant={"allow_logprobs": False}, allow_prompt_logprobs=True),
+        refusal(endpoint, fields, allow_logprobs=False, allow_prompt_logprobs=True),
+    ]
+    for error in errors:
+        assert (error.status, error.param, error.code) == (400, param, "unsupported_parameter")
+        assert f"'{param}' is not allowed for this key" in error.message
+        assert "'allow_logprobs'" in error.message
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "fields"),
+    [
+        (CHAT, {"logprobs": False, "top_logprobs": 0}),
+        (CHAT, {"logprobs": None, "top_logprobs": None, "prompt_logprobs": None}),
+        (COMPLETIONS, {"logprobs": None, "prompt_logprobs": None}),
+        (COMPLETIONS, {"top_logprobs": 5}),  # no field of a completion's
+    ],
+)
+def test_a_request_that_gets_no_log_probabilities_passes_for_every_tenant(
+    endpoint: Endpoint, fields: dict[str, Any]
+) -> None:
+    body = chat(**fields) if endpoint is CHAT else completion(**fields)
+    read(body, endpoint, tenant={"allow_logprobs": False})
+
+
+def test_log_probabilities_pass_for_a_tenant_that_may_have_them_where_others_may_not() -> None:
+    read(chat(logprobs=True, top_logprobs=5), tenant={"allow_logprobs": True}, allow_logprobs=False)
+
+
+def test_a_template_inside_the_arguments_of_the_template_needs_the_same_permission() -> None:
+    fields = {"chat_template_kwargs": {"enable_thinking": False, "chat_template": "{{ messages }}"}}
+    error = refusal(CHAT, fields)
+    assert (error.param, error.code) == ("chat_template_kwargs.chat_template", "unsupported_parameter")
+    assert "'allow_chat_template'" in error.message
+    read(chat(**fields), tenant={"allow_chat_template": True})
+    read(chat(**fields), allow_chat_template=True)
+
+
+@pytest.mark.parametrize(
+    "arguments", [None, {}, {"enable_thinking": False, "chat_template": None}, {"a": {"chat_template": "x"}}]
+)
+def test_other_arguments_of_the_template_pass_for_every_tenant(arguments: dict[str, Any] | None) -> None:
+    read(chat(chat_template_kwargs=arguments), tenant={"allow_chat_template": False})
 
 
 @pytest.mark.parametrize("prompt", [["a", 1], [1, "a"], [[1], "a"], [1, [1]]])

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from gateway.errors import BadRequest
-from gateway.intake.schema import ABSENT, ChatBody, CompletionBody, decode, was_sent
+from gateway.intake.schema import (
+    ABSENT,
+    ChatBody,
+    CompletionBody,
+    decode,
+    decode_template_arguments,
+    was_sent,
+)
 from gateway.model import Endpoint
 from tests.gateway.intake.samples import chat, completion
 
@@ -187,6 +194,22 @@ def test_a_field_that_is_null_was_not_sent() -> None:
     assert not was_sent(ABSENT)
     assert not was_sent(decode(chat(priority=None), CHAT).priority)
     assert was_sent(decode(chat(priority=0), CHAT).priority)
+
+
+@pytest.mark.parametrize("sent", [b"[]", b'"x"', b"7", b"true"])
+def test_arguments_of_a_template_that_are_no_object_are_refused(sent: bytes) -> None:
+    with pytest.raises(BadRequest) as caught:
+        decode_template_arguments(Raw(sent))
+    assert (caught.value.param, caught.value.code) == ("chat_template_kwargs", "invalid_type")
+    assert caught.value.message == "Invalid type for 'chat_template_kwargs': expected an object or null."
+
+
+def test_of_the_arguments_of_a_template_the_last_template_is_read() -> None:
+    read = decode_template_arguments(Raw(b'{"chat_template":null,"a":1,"chat\\u005ftemplate":"x"}'))
+    assert bytes(read.chat_template) == b'"x"'
+    assert not was_sent(
+        decode_template_arguments(Raw(b'{"chat_template":"x","chat_template":null}')).chat_template
+    )
 
 
 JSON = st.recursive(

@@ -2,7 +2,7 @@
 
 import time
 
-from gateway.model import Quota, Tenant
+from gateway.model import Tenant
 from gateway.stores.memory import MemoryStore
 
 ACME = Tenant("acme", max_concurrency=2)
@@ -32,10 +32,3 @@ async def test_time_is_the_machines_own_unless_another_clock_is_given() -> None:
     quota = (await store.look(tenant)).tokens
     assert quota is not None
     assert 60 - (time.monotonic() - began) <= quota.reset_s <= 60
-
-
-async def test_a_changed_limit_holds_for_what_was_taken_before() -> None:
-    store = MemoryStore(lambda: 0.0)
-    await store.take("one", Tenant("acme", tokens_per_minute=60), 30)
-    quota = (await store.look(Tenant("acme", tokens_per_minute=120))).tokens
-    assert quota == Quota(120, 60, 30.0)  # half of it stays taken

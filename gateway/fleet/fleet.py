@@ -1,0 +1,166 @@
+"""Which workers are there for a request, and what is it to be told of each?"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Never
+
+from gateway import settings
+from gateway.errors import NoWorker
+from gateway.estimates import Prefixes, Work
+from gateway.fleet.member import Member
+from gateway.fleet.slot import Slot
+from gateway.model import Job, Worker
+from gateway.peers import NOTHING, Others, WorkerShare
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+
+
+class Fleet:
+    """on_room: is called with a model's name when a worker may take one more request for it.
+
+    on_work: is called when a request looks for a place. max_long_prefills: of each worker, over all
+    processes. others: what other processes have at the workers; None where there are none.
+    """
+
+    def __init__(
+        self,
+        rules: settings.Fleet,
+        members: Iterable[Member],
+        clock: Callable[[], float] = time.monotonic,
+        max_long_prefills: int = 1,
+        others: Others | None = None,
+    ) -> None:
+        self.members = {member.id: member for member in members}
+        self._members = tuple(self.members.values())
+        self.on_room: Callable[[str], None] = lambda model: None
+        self.on_work: Callable[[], None] = lambda: None
+        self._max_long_prefills = max_long_prefills
+        self._others = others
+        self._rules = rules
+        self._clock = clock
+        self._prefixes = Prefixes()
+
+    def capacity(self, model: str) -> int:
+        """How many requests of this process the workers that take some for a model hold at once."""
+        return sum(self._limit(of) for of in self._members if of.takes_requests and model in of.models)
+
+    def takes_long(self, model: str) -> bool:
+        """Whether some worker may read one more long prompt for this process now."""
+        return any(self._takes_long(of) for of in self._members if of.takes_requests and model in of.models)
+
+    def shares(self) -> dict[str, WorkerShare]:
+        """What this process has at each worker at which it has something."""
+        return {member.id: member.share() for member in self._members if member.load.requests}
+
+    def note_others(self) -> None:
+        """What others have at the workers has changed."""
+        if self._others is not None:
+            now_s = self._clock()
+            for member in self._members:
+                if self._others.worker(member.id).prefilling:
+                    member.load.prompts_elsewhere(now_s)
+
+    def workers(self, job: Job, without: Collection[str] = ()) -> Sequence[Worker]:
+        """The workers that take a job's model, apart from some. Raises NoWorker if there are none."""
+        self.on_work()
+        model = job.model
+        found = [
+            self._snapshot(member, job)
+            for member in self._members
+            if member.up and not member.draining and model in member.models and member.id not in without
+        ]
+        if not found and not any(of.takes_requests and model in of.models for of in self._members):
+            raise NoWorker(
+                "No model server is up for this model. Try again shortly.",
+                retry_after_s=self._rules.probe_interval_s,
+            )
+        return found
+
+    def occupy(self, worker_id: str, job: Job) -> Slot:
+        member = self.members[worker_id]
+        work = Work(member.cost(job, self._prefixes), job.expected_output_tokens)
+        if job.chain:
+            self._prefixes.note(worker_id, job.chain)
+        return Slot(member, job, work, self._clock, self.room_at, self._beside(member))
+
+    async def keep_learning(self) -> Never:
+        """Once a second, let what was learnt take effect."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            self.tick()
+
+    def tick(self) -> None:
+        """Let what was learnt lately take effect. To be called about once a second."""
+        now_s = self._clock()
+        for member in self._members:
+            if member.tick(now_s, self._beside(member)):
+                self.room_at(member)
+
+    def _snapshot(self, member: Member, job: Job) -> Worker:
+        own_tokens = member.cost(job, self._prefixes)
+        if self._others is None:
+            takes_long = member.long_prefills < self._max_long_prefills
+            return member.snapshot(own_tokens, takes_long=takes_long)
+        beside = self._others.worker(member.id)
+        return member.snapshot(own_tokens, beside, self._limit(member), self._takes_long(member))
+
+    def _beside(self, member: Member) -> WorkerShare:
+        return NOTHING if self._others is None else self._others.worker(member.id)
+
+    def _limit(self, member: Member) -> int:
+        limit = member.adaptive.limit
+        return limit if self._others is None else self._others.ceiling(member.id, member.configured, limit)
+
+    def _takes_long(self, member: Member) -> bool:
+        most = self._max_long_prefills
+        if self._others is not None:
+            most = self._others.long_ceiling(member.id, member.configured, most)
+        return member.long_prefills < most
+
+    def is_ready(self) -> bool:
+        return any(member.takes_requests for member in self._members)
+
+    def drain(self, ids: Collection[str]) -> None:
+        """Give nothing new to these workers and to no others; what is under way at them goes on.
+
+        Ids of workers that are not here are ignored: another gateway may have them.
+        """
+        for member in self._members:
+            draining = member.id in ids
+            if draining != member.draining:
+                member.draining = draining
+                log.info("worker %s %s", member.id, "is draining" if draining else "takes requests again")
+                self.room_at(member)  # those who wait for it alone hear of either
+
+    def room_at(self, member: Member) -> None:
+        for model in member.models:
+            self.on_room(model)
+
+    def healthy(self, member: Member) -> None:
+        """A health check succeeded."""
+        if member.up:
+            member.failures = 0
+        elif self._clock() >= member.ejected_until:
+            member.failures = 0
+            member.up = True
+            self._prefixes.forget(member.id)  # it may have been started anew
+            log.info("worker %s is up", member.id)
+            self.room_at(member)
+
+    def ill(self, member: Member, reason: str) -> None:
+        """A health check failed. After enough of them the worker is passed over until one succeeds."""
+        member.failures += 1
+        if member.up and member.failures >= self._rules.failures:
+            member.up = False
+            log.warning("worker %s is down: %s", member.id, reason)
+            self.room_at(member)  # so that those who wait for it alone hear of it
+
+    def unreachable(self, member: Member, reason: str) -> None:
+        """A request could not be brought to it. Enough of that in a row ejects it for ejection_s."""
+        self.ill(member, reason)
+        if not member.up:
+            member.ejected_until = self._clock() + self._rules.ejection_s

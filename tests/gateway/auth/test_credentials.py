@@ -1,0 +1,60 @@
+"""Is one key presented, or nothing that is worth looking up?"""
+
+import pytest
+
+from gateway.auth.credentials import digest_of
+from gateway.model import Headers
+from tests.gateway.auth.directories import SECRET, digest
+
+KEY = SECRET.encode()
+
+
+def authorized(*values: bytes) -> Headers:
+    return [(b"host", b"localhost"), *((b"authorization", value) for value in values), (b"accept", b"*/*")]
+
+
+@pytest.mark.parametrize("scheme", [b"Bearer", b"bearer", b"BEARER", b"bEaReR"])
+def test_the_whole_key_is_hashed_after_the_scheme_in_any_case(scheme: bytes) -> None:
+    assert digest_of(authorized(scheme + b" " + KEY)) == digest(SECRET)
+
+
+NONE: dict[str, Headers] = {
+    "no header": [],
+    "another header": [(b"x-api-key", KEY), (b"proxy-authorization", b"Bearer " + KEY)],
+    "empty": authorized(b""),
+    "no scheme": authorized(KEY),
+    "scheme alone": authorized(b"Bearer"),
+    "scheme and a blank": authorized(b"Bearer "),
+    "scheme and a tab": authorized(b"Bearer\t" + KEY),
+    "blank before": authorized(b" Bearer " + KEY),
+    "two blanks": authorized(b"Bearer  " + KEY),
+    "blank after": authorized(b"Bearer " + KEY + b" "),
+    "line break after": authorized(b"Bearer " + KEY + b"\n"),
+    "line break inside": authorized(b"Bearer " + KEY + b"\n" + KEY),
+    "zero byte after": authorized(b"Bearer " + KEY + b"\0"),
+    "delete character": authorized(b"Bearer " + KEY + b"\x7f"),
+    "two in one": authorized(b"Bearer " + KEY + b", Bearer " + KEY),
+    "other scheme": authorized(b"Basic " + KEY),
+    "longer scheme": authorized(b"Bearerx " + KEY),
+    "not ASCII": authorized("Bearer schlüssel".encode()),
+    "not UTF-8": authorized(b"Bearer \xff\xfe"),
+    "a scheme that is not ASCII": authorized("Bearer".replace("e", "é").encode() + b" " + KEY),
+    "too long": authorized(b"Bearer " + b"k" * 513),
+    "a megabyte": authorized(b"Bearer " + b"k" * 1_000_000),
+    "twice": authorized(b"Bearer " + KEY, b"Bearer " + KEY),
+    "a known one and another": authorized(b"Bearer " + KEY, b"Bearer x"),
+    "another and a known one": authorized(b"", b"Bearer " + KEY),
+}
+
+
+@pytest.mark.parametrize("headers", NONE.values(), ids=NONE.keys())
+def test_all_else_presents_no_key(headers: Headers) -> None:
+    assert digest_of(headers) is None
+
+
+def test_the_longest_key_has_512_bytes() -> None:
+    assert digest_of(authorized(b"Bearer " + b"k" * 512)) == digest("k" * 512)
+
+
+def test_other_headers_may_come_twice() -> None:
+    assert digest_of([*authorized(b"Bearer " + KEY), (b"accept", b"*/*")]) == digest(SECRET)
