@@ -14,13 +14,13 @@ import httpx
 import uvloop
 from rich.console import Console
 
-from benchmarks import record
+from benchmarks import record, targets
 from benchmarks.command import FILE, SPARE_FILES, CannotStart, allow_open_files, prepare
 from benchmarks.footprint import report
 from benchmarks.footprint.measurements import Measurement, Plan, measurements
-from benchmarks.footprint.report import Row
 from benchmarks.footprint.rig import Rig, running_rig
 from benchmarks.footprint.streams import RequestFailed
+from benchmarks.targets import Row
 from deploy.services import ServiceFailed
 
 LIMIT_S = 300.0  # for one measurement, whose processes have started
@@ -52,7 +52,7 @@ def main(context: click.Context, /, json_file: Path | None, **parameters: int) -
             rows = measure(plan)
     except KeyboardInterrupt:
         context.exit(INTERRUPTED)
-    Console().print(report.table(rows))
+    Console().print(targets.table("one gateway process", rows))
     if json_file is not None:
         record.write(json_file, report.document(asdict(plan), started_at, rows))
         click.echo(f"kept in {json_file}")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from benchmarks.burst import client, prompts
 from benchmarks.burst.records import Plan as BurstPlan
-from benchmarks.footprint.report import Row
 from benchmarks.footprint.rig import Rig, WorkerPlan
 from benchmarks.footprint.streams import chat, image_chat, open_streams, reach, upload
+from benchmarks.targets import Row
 
 MODEL = "steady"
 IMAGE_MODEL = "images"  # has a worker of its own, or reading a large body would delay that worker's tokens

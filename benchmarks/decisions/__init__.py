@@ -1,0 +1,1 @@
+"""What does it cost to decide: which worker, and who is next?"""

@@ -1,0 +1,25 @@
+"""Are the scenarios kept with all that a reader needs?"""
+
+from datetime import UTC, datetime
+
+from benchmarks.outage import report
+from benchmarks.targets import Row
+
+
+def test_the_document_says_what_was_measured_when_where_and_with_what() -> None:
+    started_at = datetime(2026, 11, 30, 12, tzinfo=UTC)
+    rows = {"freeze": [Row("wait", 1.5, "ms", at_most=2)], "sdk": [Row("context", 64.0)]}
+
+    kept = report.document({"freeze": {"freeze_s": 30}, "sdk": {}}, started_at, "7.0.15", rows)
+
+    assert (kept["benchmark"], kept["started_at"]) == ("outage", "2026-11-30T12:00:00+00:00")
+    assert kept["parameters"] == {"freeze": {"freeze_s": 30}, "sdk": {}}
+    assert kept["machine"]["cores"] >= 1
+    assert {"python", "vllm-gateway", "openai", "redis"} <= kept["versions"].keys()
+    assert kept["versions"]["redis-server"] == "7.0.15"
+    assert "commit" in kept
+    assert list(kept)[-1] == "rows"  # which is then written one a line
+    assert kept["rows"] == [
+        {"scenario": "freeze", "name": "wait", "value": 1.5, "unit": "ms", "target": "≤ 2 ms", "met": True},
+        {"scenario": "sdk", "name": "context", "value": 64.0, "unit": "", "target": "", "met": None},
+    ]

@@ -1,0 +1,43 @@
+"""Are both ways to a worker measured alike, and held to their targets?"""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.routing import arms
+from benchmarks.throughput import __main__ as command
+from benchmarks.throughput.measurements import DIRECT, GATEWAY, Round, rows
+
+QUICK = ["--streams", "4", "--output-tokens", "20", "--seconds", "2", "--rounds", "1", "--alone", "2"]
+
+
+def test_a_ratio_is_taken_within_a_round_and_the_median_of_all() -> None:
+    rounds = [
+        Round({DIRECT: direct, GATEWAY: gateway}, {DIRECT: 0.010, GATEWAY: 0.010 + added_s})
+        for direct, gateway, added_s in ((100.0, 120.0, 0.001), (200.0, 250.0, 0.003), (50.0, 50.0, 0.002))
+    ]
+    found = {row.name: row for row in rows(rounds)}
+    assert found["output tokens, through the gateway / straight"].value == pytest.approx(1.2)
+    assert found["output tokens, through the gateway / straight"].met
+    assert found["TTFT that the gateway adds for a caller alone"].value == pytest.approx(2.0)
+    assert found[f"output tokens/s, {DIRECT}"].value == 100.0
+
+
+def test_a_simulated_worker_is_measured_both_ways(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    ended = CliRunner().invoke(command.main, [*QUICK, "--json", str(kept)])
+    assert ended.exit_code in (0, 1), ended.output
+    document = json.loads(kept.read_text())
+    [measured] = document["rounds"]
+    assert set(measured["tokens_per_s"]) == set(measured["ttft_s"]) == {DIRECT, GATEWAY}
+    assert min(measured["tokens_per_s"].values()) > 0
+    assert document["parameters"]["worker"] == "simulated"
+
+
+def test_a_worker_that_is_not_there_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arms, "START_LIMIT_S", 1.0)
+    ended = CliRunner().invoke(command.main, [*QUICK, "--worker", "http://127.0.0.1:9/"])
+    assert ended.exit_code == 2
+    assert "Error" in ended.output
