@@ -18,7 +18,6 @@ from starlette.types import ASGIApp
 from gateway import parts
 from gateway.accounting import Ledger
 from gateway.admin import AdminKey, Keys, Metering, Tenants, Workers, admin_app
-from gateway.admission import Admission
 from gateway.auth import FileDirectory
 from gateway.backing import backing
 from gateway.dispatch import Dispatcher
@@ -85,9 +84,7 @@ class Gateway:
         self._clients = {of.id: parts.client(of, settings, self._tls, write) for of in settings.workers}
         self.under_way = UnderWay(clock, settings.server.client_stall_s)
         dispatcher = self._dispatcher(clock)
-        self.admission = Admission(
-            settings.admission, dispatcher.place, clock, self._ledger.queued, self.fleet.capacity
-        )
+        self.admission = parts.admission(settings, dispatcher, self.fleet, self._ledger.queued, clock)
         self.fleet.on_room = self.admission.wake
         self._peers = self._join(others, clock)
         self.public = self._public_app(self._corridor(dispatcher, clock), clock)

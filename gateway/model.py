@@ -111,6 +111,7 @@ class Job(Struct, frozen=True):
     is_long: bool  # its prompt keeps a worker busy for a while
     body: tuple[bytes | memoryview, ...]  # the caller's bytes with members appended, in order
     max_wait_s: float = inf  # for a worker, that the caller has time for
+    context_tokens: int = 0  # that its longest sequence needs of a worker; rather too many than too few
     chain: Chain | None = None  # None: too short to be found again, or nobody looks
 
     @property

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 
 from gateway.admission import Admission
 from gateway.auth import Authenticator, Directory, FileDirectory
+from gateway.dispatch import Dispatcher
 from gateway.fleet import Catalogue, Fleet, Member, Origin, Probes, Slot
 from gateway.intake import Intake
 from gateway.intake.lengths import Lengths
@@ -56,6 +57,16 @@ def fleet(settings: Settings, clock: Callable[[], float], others: Others | None)
         Member(of.id, of.model, of.max_concurrency, is_adaptive=is_adaptive) for of in settings.workers
     ]
     return Fleet(settings.fleet, members, clock, settings.routing.max_long_prefills, others)
+
+
+def admission(
+    settings: Settings,
+    dispatcher: Dispatcher,
+    of: Fleet,
+    observe: Callable[[int, float, str], None],
+    clock: Callable[[], float],
+) -> Admission[Slot]:
+    return Admission(settings.admission, dispatcher.place, clock, observe, of.capacity, of.is_confined)
 
 
 def sharing(of: Fleet, queue: Admission[Slot], others: Others, clock: Callable[[], float]) -> Sharing:

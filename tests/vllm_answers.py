@@ -94,14 +94,14 @@ def answer_of(tokens: int) -> Script:
 plain_answer = answer_of(8)
 
 
-async def answer_probe(request: Received, reply: Reply) -> None:
+async def answer_probe(request: Received, reply: Reply, max_model_len: int = MAX_MODEL_LEN) -> None:
     """GET /health, /v1/models and /metrics; 404 for all else."""
     if request.target == "/health":
         await reply.send(response_head(200, {"content-length": "0"}))
     elif request.target == "/v1/models":
         card = {"id": MODEL, "object": "model", "owned_by": "vllm", "root": f"/models/{MODEL}"}
         await reply.json(
-            {"object": "list", "data": [{**card, "parent": None, "max_model_len": MAX_MODEL_LEN}]}
+            {"object": "list", "data": [{**card, "parent": None, "max_model_len": max_model_len}]}
         )
     elif request.target == "/metrics":
         text = (

@@ -13,7 +13,7 @@ from gateway.estimates import Pace
 from gateway.fairness import BANDS, Band, FairQueue, Ticket
 from gateway.model import Job, Trip, Usage
 
-OTHER, LONG = range(2)  # lanes: long prompts may have to wait while others find a place
+LONG, CONFINED = 1, 2  # lanes, alone or both: these may have to wait while others find a place
 OUTPUT_WEIGHT = 2  # an output token costs a worker about twice what a prompt token does (VTC's own weights)
 
 
@@ -42,8 +42,10 @@ class Entry(Generic[PlaceT]):
         queue: FairQueue[Waiter[PlaceT]],
         clock: Callable[[], float],
         capacity: Callable[[str], int],
+        is_confined: Callable[[Job], bool],
     ) -> None:
         self._rules = rules
+        self._is_confined = is_confined
         self._queue = queue
         self._clock = clock
         self._capacity = capacity
@@ -86,7 +88,7 @@ class Entry(Generic[PlaceT]):
             weight=tenant.weight,
             band=cast(Band, tenant.priority),
             model=job.model,
-            lane=LONG if job.is_long else OTHER,
+            lane=LONG * job.is_long | CONFINED * self._is_confined(job),
             label=job.bucket,
             prompt_work=job.prompt_tokens,
             total_work=_work(job.prompt_tokens, job.expected_output_tokens),

@@ -22,6 +22,7 @@ class Admission(Generic[PlaceT]):
     place: takes a place at a worker for a request that has waited so many seconds; None while there is none
     for it; raises NoWorker where no worker is well.
     capacity: how many requests a model's workers hold at once.
+    is_confined: whether some of a request's workers cannot have it.
     observe: is told of each wait: bucket, seconds, and how it ended.
     """
 
@@ -32,6 +33,7 @@ class Admission(Generic[PlaceT]):
         clock: Callable[[], float],
         observe: Callable[[int, float, str], None] = lambda bucket, waited_s, outcome: None,
         capacity: Callable[[str], int] = lambda model: 0,
+        is_confined: Callable[[Job], bool] = lambda job: False,
     ) -> None:
         self._rules = rules
         self._place = place
@@ -39,7 +41,7 @@ class Admission(Generic[PlaceT]):
         self._observe = observe
         self._capacity = capacity
         self._queue: FairQueue[Waiter[PlaceT]] = FairQueue(AGING)
-        self._entry = Entry(rules, self._queue, clock, capacity)
+        self._entry = Entry(rules, self._queue, clock, capacity, is_confined)
         self.on_settled: Callable[[Job, float], None] = lambda job, work: None
         self._running: Counter[tuple[str, str]] = Counter()  # by model and tenant
         self._running_all: Counter[str] = Counter()  # by model
@@ -53,7 +55,7 @@ class Admission(Generic[PlaceT]):
         """How many wait, by model and whether their prompts are long; not: where none do."""
         waiting: Counter[tuple[str, bool]] = Counter()
         for (model, lane, _), count in self._queue.waiting_by.items():
-            waiting[model, lane == LONG] += count
+            waiting[model, bool(lane & LONG)] += count
         return +waiting
 
     def depth(self) -> Mapping[int, int]:

@@ -20,6 +20,13 @@ class Card(msgspec.Struct):
     max_model_len: int | None = None
 
 
+def lengths(cards: Iterable[Card]) -> dict[str, int]:
+    """The context of each model that a worker tells of, in tokens; an adapter has that of its model."""
+    known = {card.id: card for card in cards}
+    told = {name: card.max_model_len or _length(known.get(card.parent or "")) for name, card in known.items()}
+    return {name: length for name, length in told.items() if length}
+
+
 class Catalogue:
     """Models by every name that callers may use; stays whole while workers are down."""
 
@@ -27,7 +34,8 @@ class Catalogue:
         """models: each with its aliases."""
         self._configured = {model.name: model for model in models}
         self._aliases = {alias: model.name for model, aliases in models.items() for alias in aliases}
-        self._reported: dict[str, Card] = {}
+        self._told: dict[str, list[Card]] = {}  # by worker, as each last told
+        self._reported: dict[str, Card] = {}  # by model: of several, the one of the longest context
         self._born = int(time.time())
         self._by_name: dict[str, Model] = {}
         self._index()
@@ -35,15 +43,15 @@ class Catalogue:
     def find(self, name: str) -> Model | None:
         return self._by_name.get(name)
 
-    def report(self, cards: Iterable[Card]) -> frozenset[str]:
+    def report(self, worker_id: str, cards: Iterable[Card]) -> frozenset[str]:
         """Take in what a worker says it serves; returns the names among it that callers may use."""
-        names = set()
-        for card in cards:
-            if card.id in self._configured or card.parent in self._configured:
-                self._reported[card.id] = card
-                names.add(card.id)
+        known = [card for card in cards if card.id in self._configured or card.parent in self._configured]
+        self._told.setdefault(worker_id, [])[:] = known
+        # What one has ceased to tell stays as it was: models do not vanish while workers restart.
+        told = sorted((card for cards in self._told.values() for card in cards), key=_length)
+        self._reported |= {card.id: card for card in told}
         self._index()
-        return frozenset(names)
+        return frozenset(card.id for card in known)
 
     def cards(self) -> list[dict[str, Any]]:
         """The entries of GET /v1/models, aliases included, each name once."""
@@ -78,3 +86,7 @@ class Catalogue:
         """What workers say of a model; of an adapter they say nothing."""
         card = self._reported.get(name)
         return card.max_model_len if card else None
+
+
+def _length(card: Card | None) -> int:
+    return (card and card.max_model_len) or 0

@@ -9,6 +9,7 @@ from typing import Never
 from gateway import settings
 from gateway.errors import NoWorker
 from gateway.estimates import Prefixes, Work
+from gateway.fleet.contexts import Contexts
 from gateway.fleet.member import Member
 from gateway.fleet.slot import Slot
 from gateway.model import Job, Worker
@@ -43,6 +44,7 @@ class Fleet:
         self._rules = rules
         self._clock = clock
         self._prefixes = Prefixes()
+        self.contexts = Contexts()
 
     def capacity(self, model: str) -> int:
         """How many requests of this process the workers that take some for a model hold at once."""
@@ -65,20 +67,23 @@ class Fleet:
                     member.load.prompts_elsewhere(now_s)
 
     def workers(self, job: Job, without: Collection[str] = ()) -> Sequence[Worker]:
-        """The workers that take a job's model, apart from some. Raises NoWorker if there are none."""
+        """The workers that take a job, apart from some. Raises NoWorker if there are none."""
         self.on_work()
         model = job.model
-        found = [
-            self._snapshot(member, job)
-            for member in self._members
-            if member.up and not member.draining and model in member.models and member.id not in without
-        ]
-        if not found and not any(of.takes_requests and model in of.models for of in self._members):
+        members = [of for of in self._members if of.up and not of.draining and model in of.models]
+        if least := self.contexts.least(job):
+            members = [of for of in members if self.contexts.of(of.id, model) >= least]
+        if not members:
+            which = "model with prompts of this length" if least else "model"
             raise NoWorker(
-                "No model server is up for this model. Try again shortly.",
+                f"No model server is up for this {which}. Try again shortly.",
                 retry_after_s=self._rules.probe_interval_s,
             )
-        return found
+        return [self._snapshot(of, job) for of in members if of.id not in without]
+
+    def is_confined(self, job: Job) -> bool:
+        """Whether only some of its model's workers are long enough for it."""
+        return self.contexts.least(job) > 0
 
     def occupy(self, worker_id: str, job: Job) -> Slot:
         member = self.members[worker_id]

@@ -12,13 +12,14 @@ import httpx
 import msgspec
 
 from gateway import settings
-from gateway.fleet.catalogue import Card, Catalogue
+from gateway.fleet.backlog import Backlog
+from gateway.fleet.catalogue import Card, Catalogue, lengths
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.member import Member
 
 log = logging.getLogger(__name__)
 
-MODELS_EVERY = 15  # health checks between two looks at what a worker serves
+LOOK_EVERY = 15  # health checks between two looks at what a worker serves, and at what waits in it
 
 
 class _Cards(msgspec.Struct):
@@ -98,14 +99,16 @@ class Probes:
             trust_env=False,
         )
         async with client:
-            count = 0
+            count, backlog = 0, Backlog(member.id)
             while True:
                 was_up = member.up
                 await self._check(client, member)
-                if member.up and (not was_up or count % MODELS_EVERY == 0):
+                if member.up and (not was_up or count % LOOK_EVERY == 0):
                     await self._learn_models(client, member)
                 self._seen(member)
                 count += 1
+                if member.up and count % LOOK_EVERY == 0:
+                    await self._look_into(client, member, backlog)
                 await asyncio.sleep(self._rules.probe_interval_s)
 
     def _seen(self, member: Member) -> None:
@@ -131,7 +134,8 @@ class Probes:
         except (httpx.HTTPError, msgspec.MsgspecError) as error:
             log.warning("worker %s did not tell its models: %s", member.id, error)
             return
-        names = self._catalogue.report(cards)
+        names = self._catalogue.report(member.id, cards)
+        self._fleet.contexts.note(member.id, lengths(cards))
         if member.configured not in names:
             log.warning(
                 "worker %s serves %s, not %s: give vllm serve that --served-model-name, "
@@ -139,3 +143,11 @@ class Probes:
                 member.id, ", ".join(card.id for card in cards), member.configured,
             )  # fmt: skip
         member.models = names | {member.configured}
+
+    async def _look_into(self, client: httpx.AsyncClient, member: Member, backlog: Backlog) -> None:
+        try:
+            response = await client.get("/metrics")
+        except httpx.HTTPError as error:
+            log.debug("worker %s did not tell what waits in it: %s", member.id, error)
+            return
+        backlog.look(response.text)

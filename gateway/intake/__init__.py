@@ -54,6 +54,7 @@ class Intake:
         )
         endpoint, sequences = incoming.endpoint, (asked.n or 1) * len(size.tokens)
         most = output.total(maximum, size.tokens, asked.n or 1, model)
+        expected = self._outputs.expected(caller.tenant.id, endpoint, most)
         longest = max(size.tokens)
         return Job(
             id=incoming.id,
@@ -66,12 +67,13 @@ class Intake:
             prompt_bytes=size.text_bytes,
             max_output_tokens=most,
             max_tokens_given=maximum.given,
-            expected_output_tokens=self._outputs.expected(caller.tenant.id, endpoint, most),
+            expected_output_tokens=expected,
             sequences=sequences,
             bucket=self._lengths.bucket(longest),
             is_long=self._lengths.is_long(longest),
             body=edits.append(body, added),
             max_wait_s=patience.max_wait_s(incoming.headers),
+            context_tokens=sizing.longest(size) + (maximum.tokens or expected // sequences),
             chain=self._chain(asked, body, incoming, caller, model, size) if self._chains else None,
         )
 

@@ -20,6 +20,7 @@ MEDIUM_TOKENS = 576  # an image of 24 x 24 patches; sizes vary, but no image is 
 FIRST_BYTES_PER_TOKEN = 4.0  # English in today's vocabularies
 LEAST_BYTES_PER_TOKEN = 1.0
 MOST_BYTES_PER_TOKEN = 8.0
+ESTIMATE_SLACK = 1.25  # code and tables, beside the prose of the same model
 
 
 _rendered_of_body = attrgetter("tools", "documents", "chat_template_kwargs")
@@ -79,6 +80,12 @@ def measure(body: ChatBody | CompletionBody, model: Model, bytes_per_token: floa
         )
         raise BadRequest(message, param="prompt", code="context_length_exceeded")
     return size
+
+
+def longest(size: Size) -> int:
+    """What the longest prompt may well be: where bytes stand for tokens, some have more than most."""
+    tokens = max(size.tokens)
+    return ceil(tokens * ESTIMATE_SLACK) if size.text_bytes else tokens
 
 
 def _completion(body: CompletionBody, bytes_per_token: float) -> Size:

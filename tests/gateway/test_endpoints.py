@@ -138,7 +138,7 @@ async def test_a_tenant_sees_the_models_that_it_may_use(allowed: str, listed: li
 
 async def test_one_model_is_shown_also_if_its_name_has_a_slash() -> None:
     building = Building()
-    building.catalogue.report([Card("org/large", created=5, owned_by="acme", max_model_len=4096)])
+    building.catalogue.report("w0", [Card("org/large", created=5, owned_by="acme", max_model_len=4096)])
     page = await building.get("/v1/models/org/large", BEARER)
     assert page.json() == {
         "id": "org/large",

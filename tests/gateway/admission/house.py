@@ -14,6 +14,7 @@ from tests.gateway.test_model import Clock, job, trip
 
 FLOODER, OTHER = Tenant("flooder"), Tenant("other")
 FOREVER = 1000  # seconds that no test waits
+CONTEXT = 4000  # tokens, of the shorter workers
 
 
 class Place:
@@ -40,6 +41,7 @@ class House:
         self.free = Counter(free or {})
         self.is_up = True
         self.takes_long = True  # whether long prompts find a place
+        self.takes_confined = True  # whether what needs longer workers does
         self.capacity = 0  # not known
         self.given: list[str] = []
         self.waits: list[tuple[int, float, str]] = []
@@ -49,6 +51,7 @@ class House:
             self.clock,
             lambda *wait: self.waits.append(wait),
             lambda model: self.capacity,
+            lambda job: job.context_tokens > CONTEXT,
         )
         self.tasks: list[asyncio.Task[str]] = []
         self.kept: list[Turn[Place]] = []
@@ -57,6 +60,8 @@ class House:
         if not self.is_up:
             raise NoWorker("None is up.", retry_after_s=2)
         if not self.free[job.model] or (job.is_long and not self.takes_long):
+            return None
+        if job.context_tokens > CONTEXT and not self.takes_confined:
             return None
         self.free[job.model] -= 1
         self.given.append(job.id)

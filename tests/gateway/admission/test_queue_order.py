@@ -6,7 +6,7 @@ import pytest
 
 from gateway.errors import NoWorker
 from gateway.model import Tenant
-from tests.gateway.admission.house import FLOODER, OTHER, house
+from tests.gateway.admission.house import CONTEXT, FLOODER, OTHER, house
 from tests.gateway.test_model import job, trip
 
 
@@ -49,6 +49,20 @@ async def test_a_place_that_fits_no_long_prompt_goes_to_the_next_short_one() -> 
         at.takes_long = True
         at.admission.wake("small")
         assert at.given == ["short", "long"]
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+async def test_one_that_waits_for_longer_workers_keeps_nobody_from_the_others(is_long: bool) -> None:
+    async with house({"small": 0}) as at:
+        at.takes_confined = False
+        await at.queue("confined", is_long=is_long, context_tokens=CONTEXT + 1)
+        await at.queue("other", is_long=is_long, context_tokens=CONTEXT)
+        at.let_in()
+        assert await at.tasks[1] == "other"
+        assert at.admission.waiting() == {("small", is_long): 1}
+        at.takes_confined = True
+        at.let_in()
+        assert at.given == ["other", "confined"]
 
 
 async def test_a_short_prompt_finds_a_free_place_past_a_long_one_that_waits() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from gateway import settings
 from gateway.fleet import Catalogue, Fleet, Member, Origin, Probes
-from gateway.fleet.probes import MODELS_EVERY
+from gateway.fleet.probes import LOOK_EVERY
 from gateway.model import Model
-from tests.fakes import MODEL, FakeWorker, Received, Reply, answer_probe
+from tests.fakes import MODEL, FakeWorker, Received, Reply, answer_probe, response_head
 
 OFTEN: dict[str, Any] = {"probe_interval_s": 0.001, "probe_timeout_s": 5, "failures": 2, "ejection_s": 0.001}
 
@@ -163,7 +163,7 @@ async def test_models_are_asked_for_less_often_than_health() -> None:
         await watched.until(lambda: health.asked.count("/v1/models") == 2)
     first = health.asked.index("/v1/models")
     second = health.asked.index("/v1/models", first + 1)
-    assert second - first - 1 == MODELS_EVERY
+    assert health.asked[first:second].count("/health") == LOOK_EVERY
 
 
 async def test_a_worker_that_comes_back_is_asked_at_once_what_it_serves_now() -> None:
@@ -212,6 +212,40 @@ async def test_a_worker_that_dies_while_it_tells_its_models_changes_nothing(
     async with FakeWorker(probe=probe) as worker, watched.by(worker.url):
         await watched.until(lambda: "did not tell its models" in caplog.text)
     assert watched.member.models == {MODEL}
+
+
+async def test_workers_tell_how_long_their_context_is() -> None:
+    watched = Watched()
+    async with FakeWorker() as worker, watched.by(worker.url):
+        await watched.until(lambda: watched.fleet.contexts.of("w0", MODEL) == 2048)
+
+
+async def test_what_waits_inside_a_worker_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    async def probe(request: Received, reply: Reply) -> None:
+        if request.target == "/metrics":
+            await reply.send(
+                response_head(200, {"content-length": "31"}) + b"vllm:num_requests_waiting 30.0\n"
+            )
+        else:
+            await answer_probe(request, reply)
+
+    watched = Watched()
+    async with FakeWorker(probe=probe) as worker, watched.by(worker.url):
+        await watched.until(lambda: "worker w0 keeps 30 requests waiting inside it" in caplog.text)
+
+
+async def test_a_worker_without_metrics_is_up_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    async def probe(request: Received, reply: Reply) -> None:
+        if request.target == "/metrics":
+            reply.reset()
+        else:
+            await answer_probe(request, reply)
+
+    caplog.set_level("DEBUG", "gateway.fleet.probes")
+    watched = Watched()
+    async with FakeWorker(probe=probe) as worker, watched.by(worker.url):
+        await watched.until(lambda: "worker w0 did not tell what waits in it" in caplog.text)
+        assert watched.member.up
 
 
 async def test_leaving_ends_the_probes() -> None:

@@ -1,5 +1,6 @@
 """A body becomes a job: the model, the right to it, the bucket, and what the job says and expects."""
 
+from math import ceil
 from typing import Any
 
 import pytest
@@ -100,6 +101,24 @@ def test_how_long_a_prompt_is_is_told(tokens: int, bucket: int, is_long: bool) -
     body = completion(model="unknown-length", prompt=[1] * tokens)
     job = read(body, Endpoint.COMPLETIONS, bucket_edges=(1000, 5000), long_from=1000)
     assert (job.bucket, job.is_long) == (bucket, is_long)
+
+
+@pytest.mark.parametrize(
+    ("fields", "tokens"),
+    [
+        ({"prompt": [1] * 100, "max_tokens": 7}, 107),  # token ids are counted
+        ({"prompt": [[1], [1] * 100], "max_tokens": 7, "n": 2}, 107),  # of each sequence, not of all
+        ({"prompt": "x" * 400, "max_tokens": 7}, 132),  # an estimate, with a quarter on top
+        ({"prompt": [1] * 100}, 116),
+    ],
+)
+def test_a_worker_must_be_long_enough_for_the_longest_sequence(fields: Any, tokens: int) -> None:
+    assert read_completion(**fields).context_tokens == tokens
+
+
+def test_where_no_maximum_is_named_what_is_expected_of_a_chat_counts() -> None:
+    job = read_chat()
+    assert job.context_tokens == ceil(job.prompt_tokens * 1.25) + job.expected_output_tokens
 
 
 def test_of_several_prompts_the_longest_counts() -> None:
