@@ -73,7 +73,7 @@ class Intake:
             is_long=self._lengths.is_long(longest),
             body=edits.append(body, added),
             max_wait_s=patience.max_wait_s(incoming.headers),
-            context_tokens=sizing.longest(size) + (maximum.tokens or expected // sequences),
+            context_tokens=sizing.safe_length(size) + (maximum.tokens or expected // sequences),
             chain=self._chain(asked, body, incoming, caller, model, size) if self._chains else None,
         )
 

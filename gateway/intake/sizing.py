@@ -82,7 +82,7 @@ def measure(body: ChatBody | CompletionBody, model: Model, bytes_per_token: floa
     return size
 
 
-def longest(size: Size) -> int:
+def safe_length(size: Size) -> int:
     """What the longest prompt may well be: where bytes stand for tokens, some have more than most."""
     tokens = max(size.tokens)
     return ceil(tokens * ESTIMATE_SLACK) if size.text_bytes else tokens

@@ -30,9 +30,8 @@ class Others:
         self._siblings = siblings
         self._raw: Mapping[str, bytes] = {}
         self._reports: dict[str, Report] = {}
-        self._unreadable: set[str] = set()  # whose reports cannot be read
+        self._unreadable: set[str] = set()  # whose reports cannot be read: of another version, mostly
         self._workers: dict[str, WorkerShare] = {}
-        self._waiting: dict[str, int] = {}
         self._ceilings: dict[tuple[str, int, bool, bool], int] = {}  # worked out since something changed
         self._turn = 0
         self._fresh_until_s = self._absence_counts_from_s = float("-inf")
@@ -48,18 +47,9 @@ class Others:
         """That live, this one included, as far as was ever heard."""
         return max(self._siblings, len(self._names()))
 
-    @property
-    def unreadable(self) -> int:
-        """How many live processes' reports cannot be read: those of another version, mostly."""
-        return len(self._unreadable)
-
     def worker(self, worker: str) -> WorkerShare:
         """What the others have there together; nothing while that is not known."""
         return self._workers.get(worker, NOTHING) if self.is_fresh else NOTHING
-
-    def waiting(self, model: str) -> int:
-        """How many requests wait for a place in the others' queues; none while that is not known."""
-        return self._waiting.get(model, 0) if self.is_fresh else 0
 
     def ceiling(self, worker: str, model: str, limit: int) -> int:
         """How many requests this process may have at this worker, which serves this model, at once.
@@ -123,12 +113,10 @@ class Others:
         return [self._process, *self._reports, *self._unreadable]
 
     def _add_up(self) -> None:
-        self._workers, self._waiting = {}, {}
+        self._workers = {}
         for report in self._reports.values():
             for worker, share in report.workers.items():
                 self._workers[worker] = self._workers.get(worker, NOTHING) + share
-            for model, waiting in report.waiting.items():
-                self._waiting[model] = self._waiting.get(model, 0) + waiting.for_place
 
     def _ceiling(self, worker: str, model: str, limit: int, of_long: bool) -> int:
         is_fresh = self.is_fresh

@@ -1,12 +1,7 @@
 """Does the command measure everything there is, judge it, keep it, and end what it started?"""
 
-import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +13,7 @@ from benchmarks.footprint.measurements import Measurement, Plan
 from benchmarks.footprint.rig import Rig, WorkerPlan
 from benchmarks.footprint.streams import RequestFailed
 from benchmarks.targets import Row
+from tests.benchmarks.signalled import ended_by
 
 SMALL = [
     "--streams",
@@ -31,7 +27,6 @@ SMALL = [
     "--requests",
     "8",
 ]
-GUARD_S = 60.0
 
 
 def run(*arguments: str) -> Result:
@@ -163,16 +158,6 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_starts(
     assert rigs == []
 
 
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def is_running(pid: int) -> bool:
-    """Neither gone nor a zombie that nobody has asked after."""
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
 def test_a_machine_that_cannot_tie_programs_to_us_is_told_what_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -192,27 +177,6 @@ def test_a_machine_that_cannot_tie_programs_to_us_is_told_what_is_missing(
 async def test_a_signal_ends_it_and_all_that_it_started(
     number: signal.Signals, status: int, tmp_path: Path
 ) -> None:
-    endless = ["--streams", "1", "--uploads", "1000000", "--body-bytes", "1000"]
-    program = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "benchmarks.footprint",
-        *endless,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(tmp_path)},  # where one that is killed leaves its files
-    )
-    assert program.stderr is not None
-    while (await program.stderr.readline()).decode().strip() != "measuring: uploads":
-        pass
-    deadline_s = time.monotonic() + GUARD_S
-    while len(started := children(program.pid)) < 3:  # two workers and the gateway
-        assert time.monotonic() < deadline_s
-        await asyncio.sleep(0.05)
-    os.kill(program.pid, number)
-    await program.communicate()
-
-    assert program.returncode == status
-    async with asyncio.timeout(GUARD_S):
-        while any(is_running(pid) for pid in started):  # noqa: ASYNC110 - no children of ours, so nobody tells
-            await asyncio.sleep(0.05)
+    module = ("benchmarks.footprint", "--streams", "1", "--uploads", "1000000", "--body-bytes", "1000")
+    programs = 3  # two workers and the gateway
+    assert await ended_by(number, module, programs, tmp_path, "measuring: uploads") == status

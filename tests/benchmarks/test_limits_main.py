@@ -1,12 +1,7 @@
 """Does the command measure, judge and keep the costs of limits, and end the Redis that it started?"""
 
-import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,9 +13,9 @@ from benchmarks.limits.measurements import Plan, Round
 from benchmarks.limits.server import RedisServer
 from benchmarks.targets import Row
 from gateway.model import Tenant
+from tests.benchmarks.signalled import ended_by
 
 SMALL = ["--callers", "8", "--tenants", "2", "--per-s", "500", "--seconds", "0.05", "--rounds", "1"]
-GUARD_S = 60.0
 
 
 @pytest.fixture(autouse=True)
@@ -114,39 +109,10 @@ def test_a_bug_is_not_taken_for_a_store_that_failed(monkeypatch: pytest.MonkeyPa
     assert caught.group_contains(AttributeError)
 
 
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def is_running(pid: int) -> bool:
-    """Neither gone nor a zombie that nobody has asked after."""
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
 @pytest.mark.parametrize(
     ("number", "status"),
     [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)],
 )
 async def test_a_signal_ends_it_and_its_redis(number: signal.Signals, status: int, tmp_path: Path) -> None:
-    program = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "benchmarks.limits",
-        "--seconds",
-        "1000",
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(tmp_path)},  # where one that is killed leaves its files
-    )
-    deadline_s = time.monotonic() + GUARD_S
-    while not (started := children(program.pid)):
-        assert time.monotonic() < deadline_s
-        await asyncio.sleep(0.05)
-    os.kill(program.pid, number)
-    await program.communicate()
-
-    assert program.returncode == status
-    async with asyncio.timeout(GUARD_S):
-        while any(is_running(pid) for pid in started):  # noqa: ASYNC110 - no children of ours, so nobody tells
-            await asyncio.sleep(0.05)
+    module = ("benchmarks.limits", "--seconds", "1000")
+    assert await ended_by(number, module, 1, tmp_path) == status

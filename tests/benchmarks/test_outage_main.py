@@ -2,11 +2,7 @@
 
 import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -21,6 +17,7 @@ from benchmarks.outage.__main__ import Scenario, scenarios
 from benchmarks.outage.rig import Stand
 from benchmarks.targets import Row
 from deploy.services import ServiceFailed
+from tests.benchmarks.signalled import ended_by
 
 SMALL = scenarios(
     freeze.Plan(0.1, 0.5, 0.6, 0.3, per_s=50, limited_per_s=20, limited_per_minute=120, streams=2),
@@ -28,7 +25,6 @@ SMALL = scenarios(
     sdk.Plan(per_minute=40, calls=41),
     exact.Plan(calls=40, budget_calls=12, max_tokens=90),
 )
-GUARD_S = 60.0
 
 
 def run(*arguments: str) -> Result:
@@ -167,37 +163,7 @@ def test_a_machine_without_the_programs_is_told_what_is_missing(monkeypatch: pyt
     assert "'setpriv'" in result.stderr
 
 
-def descendants(pid: int) -> list[int]:
-    """All processes below this one."""
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    children = [int(child) for child in text.split()]
-    return [*children, *(below for child in children for below in descendants(child))]
-
-
-def is_running(pid: int) -> bool:
-    """Neither gone nor a zombie that nobody has asked after."""
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
 async def test_a_signal_ends_it_and_its_programs(number: signal.Signals, status: int, tmp_path: Path) -> None:
-    program = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "benchmarks.outage",
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(tmp_path)},  # where one that is killed leaves its files
-    )
-    deadline_s = time.monotonic() + GUARD_S
-    while len(started := descendants(program.pid)) < 2 + freeze.PROCESSES:  # Redis, the gateway's parent
-        assert time.monotonic() < deadline_s
-        await asyncio.sleep(0.05)
-    os.kill(program.pid, number)
-    await program.communicate()
-
-    assert program.returncode == status
-    async with asyncio.timeout(GUARD_S):
-        while any(is_running(pid) for pid in started):  # noqa: ASYNC110 - no children of ours, so nobody tells
-            await asyncio.sleep(0.05)
+    programs = 2 + freeze.PROCESSES  # Redis and the gateway's parent
+    assert await ended_by(number, ("benchmarks.outage",), programs, tmp_path) == status

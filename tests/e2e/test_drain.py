@@ -8,33 +8,14 @@ import pytest
 
 from tests.conftest import configuration
 from tests.e2e.callers import COMPLETIONS, COST, QUESTION, STREAMED
+from tests.e2e.gates import StreamGate
 from tests.e2e.observed import limited, observed
 from tests.e2e.program import DRAINING, program
-from tests.fakes import PROMPT_TOKENS, FakeWorker, Received, Reply, plain_answer
-
-TOKEN = {"choices": [{"index": 0, "text": "a"}]}
-
-
-class Gate:
-    """A worker's script that streams one token, or nothing, and the rest once it is opened."""
-
-    def __init__(self) -> None:
-        self.open = asyncio.Event()
-
-    async def __call__(self, request: Received, reply: Reply) -> None:
-        if not request.json().get("stream"):
-            await self.open.wait()
-            await plain_answer(request, reply)
-            return
-        await reply.stream_head()
-        await reply.event(TOKEN)
-        await self.open.wait()
-        await reply.event(TOKEN)
-        await reply.done()
+from tests.fakes import PROMPT_TOKENS, FakeWorker
 
 
 async def test_a_drain_serves_what_was_accepted_and_refuses_what_comes() -> None:
-    gate = Gate()
+    gate = StreamGate(holds_plain=True)
     async with (
         FakeWorker(gate) as worker,
         observed(worker, workers=limited(worker), server={"drain_s": 60}) as gateway,
@@ -64,7 +45,7 @@ async def test_a_drain_serves_what_was_accepted_and_refuses_what_comes() -> None
 
 @pytest.mark.parametrize("hurried", [False, True], ids=["out of time", "told twice"])
 async def test_what_does_not_end_in_time_is_told_and_its_worker_stopped(hurried: bool) -> None:
-    gate = Gate()
+    gate = StreamGate(holds_plain=True)
     async with (
         FakeWorker(gate) as worker,
         observed(
@@ -93,7 +74,7 @@ async def test_what_does_not_end_in_time_is_told_and_its_worker_stopped(hurried:
 
 
 async def test_a_signal_ends_the_process_once_its_streams_have_ended(tmp_path: Path) -> None:
-    gate = Gate()
+    gate = StreamGate(holds_plain=True)
     async with FakeWorker(gate) as worker:
         config = configuration(worker, server={"drain_s": 60})
         async with program(config, tmp_path) as gateway, gateway.client() as client:
@@ -110,7 +91,7 @@ async def test_a_signal_ends_the_process_once_its_streams_have_ended(tmp_path: P
 
 
 async def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
-    gate = Gate()
+    gate = StreamGate(holds_plain=True)
     async with FakeWorker(gate) as worker:
         config = configuration(worker, server={"drain_s": 3600})
         async with program(config, tmp_path) as gateway, gateway.client() as client:

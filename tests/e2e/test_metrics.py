@@ -9,25 +9,7 @@ from tests.conftest import MODEL
 from tests.e2e.callers import COMPLETIONS, QUESTION, STREAMED
 from tests.e2e.observed import observed
 from tests.fakes import FakeWorker, Received, Reply, plain_answer
-
-CONTRACT = {
-    "gateway_requests": {"endpoint", "model", "tenant", "outcome"},
-    "gateway_request_seconds": {"endpoint", "model"},
-    "gateway_ttft_seconds": {"model", "bucket"},
-    "gateway_inter_token_seconds": {"model"},
-    "gateway_overhead_seconds": set(),
-    "gateway_queue_depth": {"bucket"},
-    "gateway_queue_wait_seconds": {"bucket", "outcome"},
-    "gateway_in_flight": {"worker"},
-    "gateway_concurrency_limit": {"worker"},
-    "gateway_tokens": {"tenant", "model", "direction"},
-    "gateway_limited": {"kind"},
-    "gateway_worker_up": {"worker"},
-    "gateway_worker_failures": {"worker", "kind"},
-    "gateway_retries": set(),
-    "gateway_store_degraded": set(),
-    "gateway_estimate_error_ratio": set(),
-}
+from tests.gateway.test_metrics_exposition import CONTRACT
 
 
 async def test_the_metrics_of_the_contract_are_there_with_their_labels() -> None:

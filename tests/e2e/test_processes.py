@@ -16,31 +16,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import KEY, configuration
 from tests.e2e.callers import COMPLETIONS, QUESTION, TOKENS
+from tests.e2e.gates import StreamGate
 from tests.e2e.observed import POLL_S
 from tests.e2e.program import DRAINING, Program, program
-from tests.fakes import FakeWorker, Received, Reply, plain_answer
+from tests.fakes import FakeWorker
 
 REPLACED = re.compile(rb"process (\d) \(pid (\d+)\) was killed: Killed \(9\)")
 ORPHANED = re.compile(rb"the parent process is gone")
 NEVER_FALL = ("_total", "_count", "_sum", "_bucket")
-TOKEN = {"choices": [{"index": 0, "text": "a"}]}
-
-
-class Gate:
-    """A worker's script that answers, or streams one token, and the rest once it is opened."""
-
-    def __init__(self) -> None:
-        self.open = asyncio.Event()
-
-    async def __call__(self, request: Received, reply: Reply) -> None:
-        if not request.json().get("stream"):
-            await plain_answer(request, reply)
-            return
-        await reply.stream_head()
-        await reply.event(TOKEN)
-        await self.open.wait()
-        await reply.event(TOKEN)
-        await reply.done()
 
 
 class Pair:
@@ -171,7 +154,7 @@ async def test_requests_at_once_are_counted_once_each(tmp_path: Path, redis_url:
 
 
 async def test_gauges_are_of_all_processes_that_live(tmp_path: Path, redis_url: str) -> None:
-    gate = Gate()
+    gate = StreamGate(holds_plain=False)
     async with FakeWorker(gate) as worker, pair(worker, tmp_path, redis_url) as gateway:
         async with streams(gateway) as both:
             await gateway.program.reaches(2, "gateway_in_flight")
@@ -184,7 +167,7 @@ async def test_gauges_are_of_all_processes_that_live(tmp_path: Path, redis_url: 
 async def test_a_process_that_is_killed_is_replaced_and_harms_no_other(
     tmp_path: Path, redis_url: str
 ) -> None:
-    gate = Gate()
+    gate = StreamGate(holds_plain=False)
     async with FakeWorker(gate) as worker, pair(worker, tmp_path, redis_url) as gateway:
         async with streams(gateway) as both:
             victim, survivor = both
@@ -210,7 +193,7 @@ async def test_a_process_that_is_killed_is_replaced_and_harms_no_other(
 async def test_a_signal_ends_all_processes_once_their_streams_have_ended(
     number: signal.Signals, tmp_path: Path, redis_url: str
 ) -> None:
-    gate = Gate()
+    gate = StreamGate(holds_plain=False)
     async with FakeWorker(gate) as worker, pair(worker, tmp_path, redis_url) as gateway:
         async with streams(gateway) as both:
             gateway.program.process.send_signal(number)
@@ -226,7 +209,7 @@ async def test_a_process_that_is_told_twice_of_the_same_signal_drains_on(
     tmp_path: Path, redis_url: str
 ) -> None:
     """As by an init system that signals every process of a service, the parent too."""
-    gate = Gate()
+    gate = StreamGate(holds_plain=False)
     async with FakeWorker(gate) as worker, pair(worker, tmp_path, redis_url) as gateway:
         async with streams(gateway) as both:
             for pid in (gateway.program.process.pid, *both):
@@ -241,7 +224,7 @@ async def test_a_process_that_is_told_twice_of_the_same_signal_drains_on(
 
 async def test_a_second_signal_ends_all_processes_at_once(tmp_path: Path, redis_url: str) -> None:
     async with (
-        FakeWorker(Gate()) as worker,
+        FakeWorker(StreamGate(holds_plain=False)) as worker,
         pair(worker, tmp_path, redis_url) as gateway,
         streams(gateway) as both,
     ):
@@ -253,7 +236,7 @@ async def test_a_second_signal_ends_all_processes_at_once(tmp_path: Path, redis_
 
 
 async def test_processes_whose_parent_was_killed_drain_and_end(tmp_path: Path, redis_url: str) -> None:
-    gate = Gate()
+    gate = StreamGate(holds_plain=False)
     async with FakeWorker(gate) as worker, pair(worker, tmp_path, redis_url) as gateway:
         async with streams(gateway) as both:
             gateway.program.process.kill()

@@ -8,6 +8,7 @@ import httpx
 
 from tests.conftest import KEY, sha256
 from tests.e2e.callers import COMPLETIONS, COST, QUESTION, Caller
+from tests.e2e.gates import Gate
 from tests.e2e.observed import STEADY_PROBES, TENANT, Observed, limited, observed
 from tests.fakes import PROMPT_TOKENS, FakeWorker, Received, Reply, plain_answer
 
@@ -19,17 +20,6 @@ TWO_TENANTS: dict[str, Any] = {
         {"id": "other-1", "tenant": "other", "sha256": sha256(OTHER_KEY)},
     ],
 }
-
-
-class Gate:
-    """A worker's script that answers once it is opened."""
-
-    def __init__(self) -> None:
-        self.open = asyncio.Event()
-
-    async def __call__(self, request: Received, reply: Reply) -> None:
-        await self.open.wait()
-        await plain_answer(request, reply)
 
 
 def asked(client: httpx.AsyncClient, user: str = "", **more: object) -> asyncio.Task[httpx.Response]:

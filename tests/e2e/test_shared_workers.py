@@ -5,22 +5,12 @@ from collections.abc import Callable
 
 from tests.conftest import MODEL, Served, configuration, served
 from tests.e2e.callers import COMPLETIONS, QUESTION
+from tests.e2e.gates import Gate
 from tests.e2e.observed import GUARD_S, POLL_S, limited
 from tests.e2e.test_shared_limits import gateways, shared
-from tests.fakes import FakeWorker, Received, Reply, plain_answer
+from tests.fakes import FakeWorker
 
 PLACES = 4
-
-
-class Gate:
-    """A worker's script that answers once it is opened."""
-
-    def __init__(self) -> None:
-        self.open = asyncio.Event()
-
-    async def __call__(self, request: Received, reply: Reply) -> None:
-        await self.open.wait()
-        await plain_answer(request, reply)
 
 
 async def until(is_so: Callable[[], bool]) -> None:

@@ -7,26 +7,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway.errors import WorkerBroke
-from gateway.estimates import Coefficients, Speed
+from gateway.estimates import Speed
 from gateway.fleet import Slot
 from gateway.pipeline import NOTICED_S
 from tests.fakes import Received, Reply, plain_answer
+from tests.gateway.fleet.workers import NotingCoefficients
 from tests.gateway.test_pipeline import PROMPT, Caller, Hall, body, hall
-
-
-class Noting(Coefficients):
-    """Keeps what it is taught."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.prompts: list[tuple[int, int, float]] = []
-        self.streams: list[tuple[int, float, float, int]] = []
-
-    def first_token(self, ahead_tokens: int, own_tokens: int, waited_s: float) -> None:
-        self.prompts.append((ahead_tokens, own_tokens, waited_s))
-
-    def streamed(self, tokens: int, lasted_s: float, streams: float, prefilled_tokens: int) -> None:
-        self.streams.append((tokens, lasted_s, streams, prefilled_tokens))
 
 
 class Silence:
@@ -108,7 +94,7 @@ async def test_the_prompt_of_a_stream_counts_as_read_with_its_first_token_alone(
 
 
 async def test_a_stream_teaches_how_fast_its_worker_is() -> None:
-    noting, got = Noting(), asyncio.Event()
+    noting, got = NotingCoefficients(), asyncio.Event()
 
     async def script(request: Received, reply: Reply) -> None:
         at.clock.now += 0.5
@@ -135,7 +121,7 @@ async def test_a_stream_teaches_how_fast_its_worker_is() -> None:
 
 
 async def test_a_stream_that_broke_teaches_by_what_came_of_it() -> None:
-    noting = Noting()
+    noting = NotingCoefficients()
 
     async def breaks(request: Received, reply: Reply) -> None:
         await reply.stream_head()
@@ -155,7 +141,7 @@ async def test_a_stream_that_broke_teaches_by_what_came_of_it() -> None:
 
 
 async def test_an_answer_that_is_not_streamed_teaches_nothing_of_the_workers_speed() -> None:
-    silent, noting = Silence(), Noting()
+    silent, noting = Silence(), NotingCoefficients()
     async with hall(silent) as (at, _):
         at.member.coefficients = noting
         async with walking(at, silent, Caller(body())):

@@ -1,12 +1,7 @@
 """Does the command measure, judge, keep and draw, and end the programs that it started?"""
 
-import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +18,7 @@ from benchmarks.routing.campaign import Campaign
 from benchmarks.routing.results import Run
 from benchmarks.routing.scenarios import OURS, ROUND_ROBIN, SCENARIOS
 from tests.benchmarks.routing.made import run as made
-
-GUARD_S = 60.0
+from tests.benchmarks.signalled import ended_by
 
 
 def run(*arguments: str) -> Result:
@@ -193,35 +187,8 @@ def test_where_nothing_can_be_drawn_it_is_told(tmp_path: Path) -> None:
     assert "cannot write to" in result.stderr
 
 
-def descendants(pid: int) -> list[int]:
-    """All processes below this one."""
-    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return [*children, *(below for child in children for below in descendants(child))]
-
-
-def is_running(pid: int) -> bool:
-    """Neither gone nor a zombie that nobody has asked after."""
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
 async def test_a_signal_ends_it_and_its_programs(number: signal.Signals, status: int, tmp_path: Path) -> None:
-    program = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.routing", "run", "--scenario", "mixed"),
-        *("--arm", "gateway:least_requests", "--rate", "5"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(tmp_path)},  # where one that is killed leaves its files
-    )
-    deadline_s = time.monotonic() + GUARD_S
-    while len(started := descendants(program.pid)) < 4 + 1:  # the workers and the gateway
-        assert time.monotonic() < deadline_s
-        await asyncio.sleep(0.05)
-    os.kill(program.pid, number)
-    await program.communicate()
-
-    assert program.returncode == status
-    async with asyncio.timeout(GUARD_S):
-        while any(is_running(pid) for pid in started):  # noqa: ASYNC110 - no children of ours, so nobody tells
-            await asyncio.sleep(0.05)
+    module = ("benchmarks.routing", "run", "--scenario", "mixed", "--arm", "gateway:least_requests")
+    programs = 4 + 1  # the workers and the gateway
+    assert await ended_by(number, (*module, "--rate", "5"), programs, tmp_path) == status

@@ -54,7 +54,6 @@ def test_what_the_others_have_at_a_worker_is_added_up(others: Others) -> None:
     assert others.worker("w0") == WorkerShare(4, 3, 110, 55, 1)
     assert others.worker("w1") == WorkerShare(1)
     assert others.worker("w2") == NOTHING
-    assert [others.waiting(model) for model in "mno"] == [6, 1, 0]
     assert others.processes == 3
 
 
@@ -62,7 +61,6 @@ def test_a_later_report_takes_the_place_of_the_former(others: Others) -> None:
     others.update({"a": told(5, 2), "c": told(1)}, 0.0)
     others.update({"a": told(2), "c": told(1)}, 0.0)
     assert others.worker("w0").in_flight == 3
-    assert others.waiting("m") == 0
 
 
 def test_a_process_that_is_gone_has_nothing(others: Others, clock: Clock) -> None:
@@ -135,7 +133,6 @@ def test_when_nothing_is_heard_any_more_the_number_of_processes_is_remembered(ot
     others.update({"a": told(5, waiting=3), "c": told(2)}, 0.0)
     others.lose()
     assert others.worker("w0") == NOTHING
-    assert others.waiting("m") == 0
     assert others.ceiling("w0", "m", 17) == 6, "the second of three"
     others.update({"a": told(5), "c": told(2)}, 0.0)
     assert others.ceiling("w0", "m", 17) == 10
@@ -170,16 +167,16 @@ def test_while_a_report_cannot_be_read_processes_take_equal_shares(
     for garbage in (b"?", b"??"):
         clock.now += STALE_S
         others.update({"a": garbage, "c": told(2)}, 0.0)
-        assert (others.unreadable, others.processes, others.is_fresh) == (1, 3, False)
+        assert (others.processes, others.is_fresh) == (3, False)
         assert others.ceiling("w0", "m", 18) == 6
     assert [record.getMessage() for record in caplog.records] == [
         "the report of process a cannot be read; workers are shared out equally"
     ]
     others.update({"a": told(1), "c": told(2)}, 0.0)
-    assert (others.unreadable, others.worker("w0").in_flight) == (0, 3)
+    assert (others.is_fresh, others.worker("w0").in_flight) == (True, 3)
     others.update({"a": b"?", "c": told(2)}, 0.0)
     others.update({"c": told(2)}, 0.0)
-    assert (others.unreadable, others.processes) == (0, 2)
+    assert (others.is_fresh, others.processes) == (True, 2)
 
 
 # What they served
