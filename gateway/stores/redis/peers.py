@@ -137,7 +137,7 @@ class RedisPeers:
     def _went_down(self, reason: str) -> None:
         self._cancel()
         log.warning("what other processes have under way is not known (Redis: %s); trying on", reason)
-        self._is_away, self._is_quiet = True, False
+        self._is_away = True
         self._peer.lose()
         if self._left is not None and not self._left.done():
             self._left.set_result(None)

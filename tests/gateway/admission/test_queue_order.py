@@ -118,6 +118,15 @@ async def test_the_last_places_are_left_to_others_by_a_tenant_beyond_its_share()
         assert at.given[9:] == ["f7", "f8"], "alone it may have them all"
 
 
+@pytest.mark.parametrize(("places", "left"), [(15, 0), (16, 1), (32, 2)])
+async def test_one_place_in_sixteen_is_left(places: int, left: int) -> None:
+    async with house({"small": places}, tenant_flight_share=0.5) as at:
+        at.capacity = places
+        await at.queue("o1", tenant=OTHER)
+        await at.queue(*(f"f{n}" for n in range(places)), tenant=FLOODER)
+        assert at.free["small"] == left
+
+
 async def test_places_that_come_free_together_are_shared_like_those_that_come_one_by_one() -> None:
     heavy = Tenant("flooder", weight=100.0)  # whose turn it would be each time
     async with house(tenant_flight_share=0.5) as at:
