@@ -1,6 +1,9 @@
 """What must be in place before anything is measured, and how is it told that it is not?"""
 
+import contextlib
 import resource
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -8,6 +11,7 @@ import click
 from benchmarks import record
 
 FILE = click.Path(dir_okay=False, path_type=Path)
+INTERRUPTED = 130  # the exit status that shells give to Ctrl-C
 SPARE_FILES = 64  # open files besides the sockets: libraries, event loop, terminal
 
 
@@ -39,3 +43,15 @@ def allow_open_files(needed: int, option: str) -> None:
             f"lower {option}, or raise the limit with `ulimit -n {needed}`"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Other signals to end are as Ctrl-C, so that the programs that were started end too."""
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, old in zip(numbers, before, strict=True):
+            signal.signal(number, old)

@@ -23,17 +23,15 @@ NONE = "none"  # the label of a tenant, model or bucket that is not known: calle
 Labels = tuple[str, ...]
 
 
-class Tallies:
-    """A histogram with labels."""
+class Tallies(dict[Labels, Tally]):
+    """A histogram by labels. Whoever is looked for is there."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
+        super().__init__()
         self._bounds = bounds
-        self.by_labels: dict[Labels, Tally] = {}
 
-    def at(self, *labels: str) -> Tally:
-        tally = self.by_labels.get(labels)
-        if tally is None:
-            tally = self.by_labels[labels] = Tally(self._bounds)
+    def __missing__(self, labels: Labels) -> Tally:
+        tally = self[labels] = Tally(self._bounds)
         return tally
 
 
@@ -97,19 +95,19 @@ class Ledger:
         for trip in ended:
             self._count(trip)
         for bucket, waited_s, outcome in waits:
-            self.queue_wait.at(BUCKETS[bucket], outcome).add(waited_s)
+            self.queue_wait[BUCKETS[bucket], outcome].add(waited_s)
 
     def _count(self, trip: Trip) -> None:
         tenant = trip.caller.tenant.id if trip.caller else NONE
         model = trip.job.model if trip.job else NONE
         self.requests[trip.endpoint, model, tenant, trip.outcome] += 1
-        self.seconds.at(trip.endpoint, model).add(trip.ended - trip.began)
+        self.seconds[trip.endpoint, model].add(trip.ended - trip.began)
         if trip.sent_at is not None:
-            self.overhead.at().add(trip.sent_at - trip.began - trip.queue_s)
+            self.overhead[()].add(trip.sent_at - trip.began - trip.queue_s)
         if trip.job and trip.first_token_at is not None and trip.outcome != "worker_refused":
-            self.ttft.at(model, BUCKETS[trip.job.bucket]).add(trip.first_token_at - trip.began)
+            self.ttft[model, BUCKETS[trip.job.bucket]].add(trip.first_token_at - trip.began)
         if trip.gaps is not None:
-            self.inter_token.at(model).merge(trip.gaps)
+            self.inter_token[model,].merge(trip.gaps)
         if trip.usage:
             self._count_tokens(trip, tenant, model, trip.usage)
         if trip.caller:
@@ -120,7 +118,7 @@ class Ledger:
         self.tokens[tenant, model, "prompt"] += usage.prompt_tokens
         self.tokens[tenant, model, "completion"] += usage.completion_tokens
         if trip.job and usage.prompt_tokens:
-            self.estimate_error.at().add(trip.job.prompt_tokens / usage.prompt_tokens)
+            self.estimate_error[()].add(trip.job.prompt_tokens / usage.prompt_tokens)
 
 
 def _record(trip: Trip, tenant: str, model: str) -> dict[str, object]:

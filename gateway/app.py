@@ -16,6 +16,7 @@ import uvloop
 from starlette.types import ASGIApp
 
 from gateway import parts
+from gateway.accepting import Place
 from gateway.accounting import Ledger
 from gateway.admin import AdminKey, Keys, Metering, Tenants, Workers, admin_app
 from gateway.auth import FileDirectory
@@ -65,10 +66,11 @@ class Gateway:
         self._journal = journal or Journal()
         self._stack = contextlib.AsyncExitStack()
         self._draining = False
+        self.place = Place(seat.loads, seat.number) if seat else None
         later = functools.partial(asyncio.get_running_loop().call_later, FOLD_EVERY_S)
         self._ledger = Ledger(clock, self._journal.write, later, self._account)
         process = secrets.token_hex(6)  # this one's name among all
-        self._backing = backing(settings, process, self._ledger.store_seconds.at().add)
+        self._backing = backing(settings, process, self._ledger.store_seconds[()].add)
         self._meter = Meter(self._backing.usage)
         self._records = Records(settings.usage.records) if settings.usage.records else None
         self._auth = parts.authenticator(
@@ -221,6 +223,8 @@ class Gateway:
     async def drain(self, hurry: asyncio.Event) -> None:
         """Take nothing new, let what is under way end for drain_s or until `hurry`, then send it away."""
         self._draining = True
+        if self.place:
+            self.place.leave()
         self.admission.drain()
         log.info("draining: %d requests under way", len(self.under_way))
         ended = asyncio.create_task(self.under_way.empty())
@@ -274,7 +278,7 @@ async def serve(
     gateway = Gateway(settings, seat=seat, salt_secret=salt_secret)
     async with (
         gateway,
-        running(gateway.on(public, admin), settings.server),
+        running(gateway.on(public, admin), settings.server, gateway.place),
         Watcher(path, settings, load, gateway.adopt) as watcher,
     ):
         _tune_garbage_collection()
@@ -286,8 +290,7 @@ async def serve(
 
 def _tune_garbage_collection() -> None:
     """What is there by now stays, and a request makes no cycles: look less often, and not at that."""
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # with what little garbage there is: to find it would hold up who waits for the start
     gc.set_threshold(100_000, 20, 20)
 
 

@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any
 
 from starlette.routing import Route, Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from gateway import settings
 from gateway.accounting import Ledger
+from gateway.asgi import AsgiLine
 from gateway.auth import Authenticator
 from gateway.errors import (
     Draining,
@@ -18,7 +20,7 @@ from gateway.errors import (
     ModelNotFound,
     NoWorker,
 )
-from gateway.exchange import ClientGone, Exchange
+from gateway.exchange import ClientGone, Exchange, Line
 from gateway.fleet import Catalogue, Fleet
 from gateway.headers import of_quotas, request_id
 from gateway.limits import RateLimiter
@@ -56,22 +58,23 @@ class Completions:
         self._under_way = under_way
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        trip = Trip(request_id(scope["headers"]), self._endpoint, self._clock())
-        exchange = Exchange(
-            scope,
-            receive,
-            send,
-            trip,
-            max_body_bytes=self._rules.max_body_bytes,
-            clock=self._clock,
-        )
+        line = AsgiLine(scope, receive, send)
+        if scope["method"] == "POST":
+            await self.serve(line)
+        else:
+            await self.serve(line, MethodNotAllowed(f"{self.path} takes POST.", "POST"))
+
+    async def serve(self, line: Line, refusal: GatewayError | None = None) -> None:
+        """Serve one request. refusal: what it is told instead."""
+        trip = Trip(request_id(line.fields), self._endpoint, self._clock())
+        exchange = Exchange(line, trip, max_body_bytes=self._rules.max_body_bytes, clock=self._clock)
         self._under_way.add(exchange)
         try:
-            await self._walk(scope, exchange, trip)
+            await self._walk(line, exchange, trip, refusal)
         except asyncio.CancelledError:
             if not exchange.gone:
                 raise  # not ours
-            asyncio.current_task().uncancel()  # type: ignore[union-attr]  # this is a task
+            line.task.uncancel()
             trip.outcome = exchange.gone
             if exchange.farewell is not None:
                 await exchange.fail(exchange.farewell)
@@ -80,11 +83,11 @@ class Completions:
             self._under_way.discard(exchange)
             self._ledger.close(trip)
 
-    async def _walk(self, scope: Scope, exchange: Exchange, trip: Trip) -> None:
+    async def _walk(self, line: Line, exchange: Exchange, trip: Trip, refusal: GatewayError | None) -> None:
         try:
-            if scope["method"] != "POST":
-                raise MethodNotAllowed(f"{self._endpoint.path} takes POST.", "POST")
-            await self._corridor.walk(Incoming(trip.id, self._endpoint, scope["headers"]), exchange, trip)
+            if refusal is not None:
+                raise refusal
+            await self._corridor.walk(Incoming(trip.id, self._endpoint, line.fields), exchange, trip)
         except GatewayError as error:
             await exchange.fail(error)
         except ClientGone:
@@ -116,8 +119,7 @@ class Models:
 
     async def _caller(self, visit: Visit) -> Caller:
         """Who asks; from then on the answer tells of its limits, also if it is an error."""
-        headers = visit.scope["headers"]
-        caller = self._auth.recognise(headers) or await self._auth.identify(headers)
+        caller = self._auth.recognise(visit.fields) or await self._auth.identify(visit.fields)
         visit.headers += of_quotas(await self._limits.look(caller.tenant))
         return caller
 
@@ -154,9 +156,14 @@ def public_app(
 class Door:
     """Completions by their exact path, as it was sent; other pages by starlette's router."""
 
-    def __init__(self, completions: Mapping[bytes, ASGIApp], pages: Router) -> None:
+    def __init__(self, completions: Mapping[bytes, Completions], pages: Router) -> None:
         self.completions = completions
         self.pages = pages
+
+    @property
+    def direct(self) -> Mapping[bytes, Callable[[Line], Coroutine[Any, Any, None]]]:
+        """Who serves completions without ASGI, by path."""
+        return {path: of.serve for path, of in self.completions.items()}
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return self.completions.get(scope["raw_path"], self.pages)(scope, receive, send)

@@ -3,10 +3,10 @@
 import math
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gateway.errors import Draining, GatewayError, MethodNotAllowed, Refused, Unauthorized
-from gateway.model import Headers, Quota, Quotas, Trip
+from gateway.model import Fields, Headers, Quota, Quotas, Trip
 
 Header = tuple[bytes, bytes]
 
@@ -15,36 +15,42 @@ JSON: Header = (b"content-type", b"application/json")
 _acceptable_id = re.compile(rb"[A-Za-z0-9._-]{1,64}").fullmatch
 
 
-def request_id(headers: Headers) -> str:
+def by_name(headers: Headers) -> Fields:
+    """Headers by name. The values of one that comes several times are joined, as HTTP has it."""
+    fields = dict(headers)
+    if len(fields) < len(headers):
+        for name in fields:
+            fields[name] = b", ".join([value for of, value in headers if of == name])
+    return fields
+
+
+def request_id(fields: Fields) -> str:
     """The caller's own id if it is harmless, else a new one."""
-    value = dict(headers).get(b"x-request-id")
+    value = fields.get(b"x-request-id")
     if value is not None and _acceptable_id(value):
         return value.decode("ascii")
-    return f"{random.getrandbits(128):032x}"  # a name, not a secret
+    return "%032x" % random.getrandbits(128)  # a name, not a secret  # noqa: UP031 - half the time
 
 
-def told(trip: Trip, now: float) -> Iterator[Header]:
-    """The headers that every answer to a completion has, as far as they are known."""
-    return _split(_told(trip, now))
+def lines(headers: Iterable[Header]) -> bytes:
+    """Headers as they go over the wire; each line ends in CRLF."""
+    return b"".join([b"%b: %b\r\n" % header for header in headers])
 
 
-def of_quotas(quotas: Quotas) -> Iterator[Header]:
-    """x-ratelimit-*, of those limits that there are."""
-    return _split(_of_quotas(quotas).encode("ascii"))
-
-
-def block(headers: Headers, trip: Trip, now: float) -> bytes:
-    """Headers, and those that `told` gives, as they go over the wire; each line ends in CRLF."""
-    return b"".join([b"%b: %b\r\n" % header for header in headers]) + _told(trip, now)
-
-
-def _split(lines: bytes) -> Iterator[Header]:
+def split(lines: bytes) -> Iterator[Header]:
+    """What `lines` has joined."""
     for line in lines.split(b"\r\n")[:-1]:
         name, _, value = line.partition(b": ")
         yield name, value
 
 
-def _told(trip: Trip, now: float) -> bytes:
+def of_quotas(quotas: Quotas) -> Iterator[Header]:
+    """x-ratelimit-*, of those limits that there are."""
+    return split(_of_quotas(quotas).encode("ascii"))
+
+
+def told(trip: Trip, now: float) -> bytes:
+    """The headers that every answer to a completion has, as far as they are known, as `lines` makes them."""
     quotas, job = trip.quotas, trip.job
     text = f"x-request-id: {trip.id}\r\nopenai-processing-ms: {int((now - trip.began) * 1000)}\r\n"
     if quotas:

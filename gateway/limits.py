@@ -1,6 +1,7 @@
 """May this tenant do that now? Take requests, tokens and a slot before the work; settle by what was used."""
 
 import secrets
+from collections.abc import Awaitable
 from types import TracebackType
 from typing import Protocol
 
@@ -47,7 +48,7 @@ class Reservation:
         """A worker began: these tokens are paid for. The last call counts."""
         self._used = usage.prompt_tokens + usage.completion_tokens
 
-    async def __aenter__(self) -> "Reservation":
+    async def take(self) -> "Reservation":
         tenant = self._job.caller.tenant
         for limit, period in ((tenant.tokens_per_minute, "minute"), (tenant.tokens_per_day, "day")):
             if limit is not None and self._reserved > limit:
@@ -58,7 +59,10 @@ class Reservation:
         self.quotas = verdict.quotas
         return self
 
-    async def __aexit__(
+    def __enter__(self) -> "Reservation":
+        return self
+
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._store.settle(self._lease, self._job.caller.tenant, self._reserved, self._used)
@@ -70,10 +74,10 @@ class RateLimiter:
         self._process = secrets.token_hex(6)  # the caller chooses job.id, so that is no name for a lease
         self._count = 0
 
-    def reserve(self, job: Job) -> Reservation:
-        """A lease: `async with`. Entering it may raise RateLimited or StoreUnavailable."""
+    def reserve(self, job: Job) -> Awaitable[Reservation]:
+        """A lease: `with await`. Raises RateLimited or StoreUnavailable."""
         self._count += 1
-        return Reservation(self.store, f"{self._process}:{self._count}", job)
+        return Reservation(self.store, f"{self._process}:{self._count}", job).take()
 
     async def look(self, tenant: Tenant) -> Quotas:
         return await self.store.look(tenant)

@@ -3,7 +3,7 @@
 Those that are made for each request are msgspec structs: as plain as dataclasses, at a tenth of the cost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
@@ -13,6 +13,7 @@ from msgspec import Struct
 from gateway.tally import Tally
 
 Headers = Sequence[tuple[bytes, bytes]]  # names in lower case
+Fields = Mapping[bytes, bytes]  # the same by name
 
 
 class Endpoint(StrEnum):
@@ -68,7 +69,7 @@ class Incoming(Struct, frozen=True):
 
     id: str
     endpoint: Endpoint
-    headers: Headers
+    fields: Fields
 
 
 @dataclass(frozen=True, slots=True)

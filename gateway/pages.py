@@ -10,7 +10,7 @@ from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
 from gateway.errors import GatewayError, InternalError, MethodNotAllowed, NotFound
-from gateway.headers import JSON, Header, of_error, request_id
+from gateway.headers import JSON, Header, by_name, of_error, request_id
 
 log = logging.getLogger(__name__)
 
@@ -18,11 +18,12 @@ log = logging.getLogger(__name__)
 class Visit:
     """One request for a page. `headers` leave with the answer, also where that is an error."""
 
-    __slots__ = ("began", "headers", "id", "receive", "scope")
+    __slots__ = ("began", "fields", "headers", "id", "receive", "scope")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.began = time.monotonic()
-        self.id = request_id(scope["headers"])
+        self.fields = by_name(scope["headers"])
+        self.id = request_id(self.fields)
         self.scope = scope
         self.receive = receive
         self.headers: list[Header] = []

@@ -42,13 +42,13 @@ class Corridor:
 
     async def walk(self, incoming: Incoming, exchange: Exchange, trip: Trip) -> None:
         """Serve one request. Raises GatewayError; `trip` tells how far it came."""
-        headers = incoming.headers
-        trip.caller = caller = self.auth.recognise(headers) or await self.auth.identify(headers)
+        fields = incoming.fields
+        trip.caller = caller = self.auth.recognise(fields) or await self.auth.identify(fields)
         try:
             trip.job = job = self.intake.read(incoming, await exchange.body(), caller)
-            async with self.limits.reserve(job) as reservation:
+            with await self.limits.reserve(job) as reservation:
                 trip.quotas = reservation.quotas
-                async with self.admission.enter(job, trip) as turn:
+                with await self.admission.enter(job, trip) as turn:
                     await self._serve(job, turn, reservation, exchange, trip)
         except GatewayError as error:
             await self._note(error, caller, trip)

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from gateway.accepting import AWAY, Loads
+
 log = logging.getLogger(__name__)
 
 STOPS = {signal.SIGTERM, signal.SIGINT}
@@ -45,6 +47,7 @@ class Seat:
     count: int  # of all
     folder: Path  # what they share besides the sockets; gone when the parent ends
     lifeline: int  # a file descriptor which comes to its end when the parent does, however it ends
+    loads: Loads  # by which they share the connections that come
 
 
 @dataclass(slots=True)
@@ -69,6 +72,7 @@ class Parent:
         self._drain_s = drain_s
         self._pace = pace or Pace()
         self._children = [_Child(number) for number in range(count)]
+        self._loads = Loads(count)
         self._kill_at: float | None = None  # set once they have been told to stop
         self._status = 0
 
@@ -119,7 +123,7 @@ class Parent:
         try:
             os.close(self._other_end)
             with _left_tidy(self._folder, self._lifeline):
-                self._work(Seat(number, len(self._children), self._folder, self._lifeline))
+                self._work(Seat(number, len(self._children), self._folder, self._lifeline, self._loads))
             status = 0
         except Exception:
             log.exception("process %d failed", number)
@@ -151,6 +155,7 @@ class Parent:
             pid, status = os.waitpid(child.pid, os.WNOHANG)
             if pid:
                 child.pid = 0
+                self._loads.tell(child.number, AWAY)
                 self._ended(child, pid, os.waitstatus_to_exitcode(status))
 
     def _ended(self, child: _Child, pid: int, code: int) -> None:

@@ -1,28 +1,45 @@
-"""What happens on a caller's connection below ASGI: deadlines, bounds, and writes that need no message each.
+"""What happens on a caller's connection below ASGI: deadlines, bounds, and which requests need no ASGI.
 
 Built on the hooks of uvicorn's own HTTP/1.1 protocol, for what ASGI has no words for: that the caller left,
-without a task that waits to hear of it; that an upload has come to a halt; and a whole answer as one write.
+without a task that waits to hear of it; that an upload has come to a halt; and the direct lane, in which a
+request costs no scope and its answer no messages (`call.py`).
 """
 
 import asyncio
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol, runtime_checkable
 
-from starlette.types import Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from gateway.asgi import CONNECTION
+from gateway.call import Call
 from gateway.errors import BadRequest, GatewayError, HeadTooLarge, UploadTooSlow
-from gateway.exchange import CONNECTION
+from gateway.headers import by_name
+from gateway.model import Fields
 from gateway.outbox import Outbox
 
 MAX_HEAD_BYTES = 65536
 IDLE_SLACK_S = 0.01  # loops round to milliseconds; less would spin
-CLOSE_LINE = b"connection: close\r\n"
+
+ODD = frozenset((b"expect", b"origin", b"upgrade"))  # the second is for CORS
+
+Serve = Callable[[Call], Coroutine[Any, Any, None]]
+
+
+@runtime_checkable
+class ServesDirectly(Protocol):
+    """An application that serves some requests without ASGI."""
+
+    @property
+    def direct(self) -> Mapping[bytes, Serve]:
+        """By the target that was sent."""
+        ...
 
 
 class Handle:
-    """One request on a connection: what an exchange asks of it. See `exchange.Connection`."""
+    """A request that is served through ASGI: what an `asgi.AsgiLine` asks of the server besides."""
 
     __slots__ = ("_cycle", "_protocol", "upload_stalled")
 
@@ -30,14 +47,6 @@ class Handle:
         self._protocol = protocol
         self._cycle = cycle
         self.upload_stalled = False
-
-    def whole_body(self) -> bytes | None:
-        cycle = self._cycle
-        if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
-            return None
-        body = bytes(cycle.body)
-        cycle.body.clear()
-        return body
 
     def watch(self, on_lost: Callable[[], None]) -> None:
         if self._cycle.disconnected:
@@ -48,45 +57,6 @@ class Handle:
 
     def unwatch(self) -> None:
         self._protocol.on_lost = None
-
-    def is_sent_to_by(self, send: Send) -> bool:
-        return getattr(send, "__self__", None) is self._cycle
-
-    def reply(self, status: int, headers: bytes, body: bytes) -> bool:
-        protocol, cycle = self._protocol, self._cycle
-        if protocol.flow.write_paused or cycle.scope["method"] == "HEAD":  # whose answer has no body
-            return False
-        protocol.on_lost = None
-        if cycle.disconnected:
-            return True
-        cycle.response_started = cycle.response_complete = True
-        cycle.message_event.set()
-        closing = not cycle.keep_alive or CLOSE_LINE in headers
-        data = b"%b%b%b%bcontent-length: %d\r\n\r\n%b" % (
-            STATUS_LINE[status],
-            protocol.default_head(),
-            b"" if cycle.keep_alive else CLOSE_LINE,
-            headers,
-            len(body),
-            body,
-        )
-        protocol.outbox.write(protocol.transport, data)
-        if closing:
-            protocol.outbox.flush()
-            protocol.transport.close()
-        cycle.on_response()
-        return True
-
-    def chunk(self, data: bytes) -> bool:
-        cycle, protocol = self._cycle, self._protocol
-        if protocol.flow.write_paused or not cycle.chunked_encoding:
-            return False
-        if not cycle.disconnected:
-            protocol.outbox.write(protocol.transport, b"%x\r\n%b\r\n" % (len(data), data))
-        return True
-
-    def flush(self) -> None:
-        self._protocol.outbox.flush()
 
     def abort(self) -> None:
         self._protocol.transport.abort()
@@ -99,8 +69,10 @@ class GatewayProtocol(HttpToolsProtocol):
     body_timeout_s = 30.0  # between two reads of a body
 
     outbox: Outbox  # of all connections of a server
-    on_lost: Callable[[], None] | None = None  # of the request that is being served
-    _handle: Handle | None = None
+    direct: Mapping[bytes, Serve] = {}
+    on_lost: Callable[[], None] | None = None  # of the request that is being served through ASGI
+    _handle: Handle | Call | None = None  # of the latest request
+    _call: Call | None = None  # that is being served, or was the last to be
     _timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _idle_since = 0.0  # the loop's time at which the latest answer was complete
@@ -120,11 +92,15 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.on_lost is not None:
             self.on_lost()
             self.on_lost = None
-        self._handle = None  # they hold each other, and would wait for the garbage collector
+        if self._call is not None:
+            self._call.lost()
+        self._forget()  # they hold each other, and would wait for the garbage collector
 
     def data_received(self, data: bytes) -> None:
         self._head_bytes = self._head_bytes + len(data) if self._in_head else len(data)
         super().data_received(data)
+        if self._timer is None and not self._in_head and not self._in_body:
+            return  # a whole request, as nearly always
         if self.transport.is_closing():
             return
         if self._in_head:
@@ -138,17 +114,73 @@ class GatewayProtocol(HttpToolsProtocol):
         elif self._timer is not None:
             self._stop_timer()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._call is not None:
+            self._call.full(True)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._call is not None:
+            self._call.full(False)
+
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        self.url = b""
+        self.headers = []
         self._in_head = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._in_body = True
         self._stop_timer()
+        serve = self.direct.get(self.url)
+        fields = by_name(self.headers)
+        if serve is None or not self._is_plain(fields):
+            self.expect_100_continue = fields.get(b"expect", b"").lower() == b"100-continue"
+            self._serve_by_asgi()
+            return
+        call = Call(self, fields, self.parser.should_keep_alive())
+        self.cycle = self._call = self._handle = call  # type: ignore[assignment]  # as a cycle, to uvicorn
+        call.task = self.loop.create_task(serve(call))
+
+    def _is_plain(self, fields: Fields) -> bool:
+        """Whether there is nothing about this request that only uvicorn or a middleware knows to serve."""
+        parser = self.parser
+        return (
+            self._is_answered()  # else it is pipelined
+            and ODD.isdisjoint(fields)
+            and parser.get_method() == b"POST"
+            and parser.get_http_version() == "1.1"
+        )
+
+    def _is_answered(self) -> bool:
+        """Whether all has been answered that was asked."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _serve_by_asgi(self) -> None:
+        url, headers, expects = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()  # makes the scope
+        self.url, self.headers, self.expect_100_continue = url, headers, expects
+        self.scope["headers"] = headers
         super().on_headers_complete()
         self._handle = Handle(self, self.cycle)
         self.scope["extensions"] = {CONNECTION: self._handle}  # type: ignore[dict-item]  # ours to define
+
+    def on_body(self, body: bytes) -> None:
+        if self._handle is self._call and self._call is not None:
+            self._call.feed(body)
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._in_body = False
+        if self._handle is self._call and self._call is not None:
+            self._call.fed()
+        else:
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """As uvicorn's, but a connection has one timer for its idle times, not one for each request."""
@@ -159,15 +191,23 @@ class GatewayProtocol(HttpToolsProtocol):
         self._idle_since = self.loop.time()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
-        elif self.timeout_keep_alive_task is None:
+            return
+        if not self._in_body:  # else what still comes of it is to be discarded
+            self._forget()
+        if self.timeout_keep_alive_task is None:
             self._watch_idle(self.timeout_keep_alive)
+
+    def _forget(self) -> None:
+        """Keep nothing of the last request."""
+        self.cycle = self.scope = self.headers = None  # type: ignore[assignment]  # as at the beginning
+        self._handle = self._call = None
 
     def _watch_idle(self, seconds: float) -> None:
         self.timeout_keep_alive_task = self.loop.call_later(seconds, self._check_idle)
 
     def _check_idle(self) -> None:
         left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
-        if not self.cycle.response_complete or self._in_head:
+        if self._in_head or not self._is_answered():
             self._watch_idle(self.timeout_keep_alive)  # busy
         elif left_s > IDLE_SLACK_S:
             self._watch_idle(left_s)
@@ -176,10 +216,6 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _unset_keepalive_if_required(self) -> None:
         """Called by uvicorn for each read: the timer looks for itself whether there was one."""
-
-    def on_message_complete(self) -> None:
-        self._in_body = False
-        super().on_message_complete()
 
     def shutdown(self) -> None:
         self.outbox.flush()
@@ -207,7 +243,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._timer = None
         if self._in_head:
             self._refuse(UploadTooSlow(f"The request's head did not come within {self.head_timeout_s:g} s."))
-        elif not self._in_body or self.cycle.response_complete:
+        elif not self._in_body or self._is_answered():
             self.transport.close()  # nothing was asked, or the answer is out: there is nothing to tell
         else:
             self._start_timer(self.body_timeout_s)
@@ -219,7 +255,7 @@ class GatewayProtocol(HttpToolsProtocol):
         """Answer what never became a request, and close."""
         body = json.dumps(error.body()).encode()
         self.outbox.flush()
-        if self.cycle is None or self.cycle.response_complete:
+        if self._is_answered():
             self.transport.write(
                 b"%bcontent-type: application/json\r\ncontent-length: %d\r\n"
                 b"x-request-id: %b\r\nconnection: close\r\n\r\n%b"

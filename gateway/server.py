@@ -13,8 +13,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from gateway import settings
+from gateway.accepting import Acceptor, Place
 from gateway.outbox import Outbox
-from gateway.protocol import GatewayProtocol
+from gateway.protocol import GatewayProtocol, ServesDirectly
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,55 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
+
+
+class _AmongSiblings(_Server):
+    """One of several processes that listen on the same sockets."""
+
+    def __init__(self, config: uvicorn.Config, place: Place) -> None:
+        super().__init__(config)
+        self._place = place
+        place.states.append(self.server_state)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, with acceptors in place of the loop's servers, which accept all there is at once."""
+        acceptors = [Acceptor(listener, self._protocol, self._place) for listener in sockets or ()]
+        self.servers = acceptors  # type: ignore[assignment]  # uvicorn closes them, and no more
+        self._place.tell()
+        self.started = True
+
+    def _protocol(self) -> asyncio.Protocol:
+        kind = self.config.http_protocol_class
+        protocol: asyncio.Protocol = kind(config=self.config, server_state=self.server_state, app_state={})  # type: ignore[call-arg]
+        return protocol
+
+    async def on_tick(self, counter: int) -> bool:
+        self._place.tell()
+        return await super().on_tick(counter)
+
+
+class _Counted(GatewayProtocol):
+    """A connection that is part of its process's load."""
+
+    place: Place
+    _is_fresh = True  # nothing was asked yet
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._count()
+        super().connection_lost(exc)
+        self.place.tell()
+
+    def on_headers_complete(self) -> None:
+        self._count()
+        super().on_headers_complete()
+        if self._call is not None and self._call is self._handle:  # uvicorn does it for those of ASGI
+            self.tasks.add(self._call.task)
+            self._call.task.add_done_callback(self.tasks.discard)
+
+    def _count(self) -> None:
+        if self._is_fresh:
+            self._is_fresh = False
+            self.place.fresh -= 1
 
 
 class PortTaken(Exception):
@@ -54,10 +104,13 @@ def listen(name: str, host: str, port: int) -> socket.socket:
 
 @asynccontextmanager
 async def running(
-    apps: Sequence[tuple[ASGIApp, socket.socket]], rules: settings.Server
+    apps: Sequence[tuple[ASGIApp, socket.socket]], rules: settings.Server, place: Place | None = None
 ) -> AsyncIterator[None]:
-    """Serve each application on its socket for as long as the context lasts."""
-    servers = [_Server(_config(app, rules)) for app, _ in apps]
+    """Serve each application on its socket for as long as the context lasts.
+
+    place: of this process, where several listen on the same sockets.
+    """
+    servers = [_server(app, rules, place) for app, _ in apps]
     async with asyncio.TaskGroup() as group:
         serving = [
             group.create_task(server.serve(sockets=[listener]))
@@ -137,15 +190,25 @@ def _watched(lifeline: int, on_end: Callable[[], None]) -> Iterator[None]:
         loop.remove_reader(lifeline)
 
 
-def _config(app: ASGIApp, rules: settings.Server) -> uvicorn.Config:
+def _server(app: ASGIApp, rules: settings.Server, place: Place | None) -> _Server:
+    if place is None:
+        return _Server(_config(app, rules, GatewayProtocol))
+    return _AmongSiblings(_config(app, rules, _Counted, place=place), place)
+
+
+def _config(
+    app: ASGIApp, rules: settings.Server, protocol: type[GatewayProtocol], **of_all: object
+) -> uvicorn.Config:
     attributes = {
+        **of_all,
         "head_timeout_s": rules.header_timeout_s,
         "body_timeout_s": rules.body_timeout_s,
         "outbox": Outbox(),
+        "direct": app.direct if isinstance(app, ServesDirectly) else {},
     }
     return uvicorn.Config(
         app,
-        http=type("Protocol", (GatewayProtocol,), attributes),
+        http=type("Protocol", (protocol,), attributes),
         interface="asgi3",
         ws="none",
         lifespan="off",

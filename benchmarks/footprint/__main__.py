@@ -1,10 +1,7 @@
 """The command line of the footprint: `python -m benchmarks.footprint --help`."""
 
 import asyncio
-import contextlib
 import math
-import signal
-from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +12,15 @@ import uvloop
 from rich.console import Console
 
 from benchmarks import record, targets
-from benchmarks.command import FILE, SPARE_FILES, CannotStart, allow_open_files, prepare
+from benchmarks.command import (
+    FILE,
+    INTERRUPTED,
+    SPARE_FILES,
+    CannotStart,
+    allow_open_files,
+    ended_by_signals,
+    prepare,
+)
 from benchmarks.footprint import report
 from benchmarks.footprint.measurements import Measurement, Plan, measurements
 from benchmarks.footprint.rig import Rig, running_rig
@@ -25,11 +30,13 @@ from deploy.services import ServiceFailed
 
 LIMIT_S = 300.0  # for one measurement, whose processes have started
 SMALLEST_BODY_BYTES = 1000
-INTERRUPTED = 130  # the exit status that shells give to Ctrl-C
 
 
 @click.command(context_settings={"show_default": True, "max_content_width": 110})
-@click.option("--streams", default=500, type=click.IntRange(1), help="Open at once, for the memory of one.")
+@click.option("--connections", default=15_000, type=click.IntRange(1), help="Idle, for the memory of one.")
+@click.option("--streams", default=5000, type=click.IntRange(1), help="Open at once, for the memory of one.")
+@click.option("--waiting", default=3000, type=click.IntRange(1), help="In the queue, for the memory of one.")
+@click.option("--waiting-large", default=1000, type=click.IntRange(1), help="The same, with large bodies.")
 @click.option("--steady-streams", default=50, type=click.IntRange(1), help="Timed beside the uploads.")
 @click.option("--uploads", default=5, type=click.IntRange(1), help="Large bodies, one after the other.")
 @click.option("--body-bytes", default=20_000_000, type=click.IntRange(SMALLEST_BODY_BYTES), help="Of each.")
@@ -42,8 +49,7 @@ def main(context: click.Context, /, json_file: Path | None, **parameters: int) -
     Exit status: 0 if every target is met, 1 if one is not, 2 if something could not be measured. Linux only.
     """
     plan = Plan(**parameters)
-    sockets = 2 * max(plan.streams, plan.steady_streams, plan.requests)  # the gateway's, to both sides
-    allow_open_files(sockets + SPARE_FILES, "--streams and --requests")
+    allow_open_files(plan.open_files + SPARE_FILES, "--connections, --streams, --waiting and --requests")
     if json_file is not None:
         prepare(json_file)
     started_at = datetime.now(UTC)
@@ -59,18 +65,6 @@ def main(context: click.Context, /, json_file: Path | None, **parameters: int) -
     context.exit(1 if any(row.met is False for row in rows) else 0)
 
 
-@contextlib.contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Other signals to end are as Ctrl-C, so that the programs that were started end too."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, old in zip(numbers, before, strict=True):
-            signal.signal(number, old)
-
-
 def measure(plan: Plan) -> list[Row]:
     """All there is. Raises CannotStart for what could not be measured."""
     rows: list[Row] = []
@@ -83,7 +77,7 @@ def measure(plan: Plan) -> list[Row]:
 def figures(measurement: Measurement) -> list[Row]:
     """Of one measurement. Raises CannotStart."""
     try:
-        with running_rig(measurement.workers, measurement.max_concurrency) as rig:
+        with running_rig(measurement.workers, measurement.max_concurrency, measurement.settings) as rig:
             return uvloop.run(_measured(measurement, rig))
     except (ServiceFailed, OSError) as error:
         raise CannotStart(f"{measurement.question}: {error}") from error

@@ -5,33 +5,44 @@ from dataclasses import dataclass
 
 from benchmarks.burst import client, prompts
 from benchmarks.burst.records import Plan as BurstPlan
-from benchmarks.footprint.rig import Rig, WorkerPlan
+from benchmarks.footprint import memory
+from benchmarks.footprint.connecting import AT_ONCE
+from benchmarks.footprint.memory import ENDLESS_TOKENS, MB, MODEL, SETTLE_S
+from benchmarks.footprint.rig import Rig, Sections, WorkerPlan
 from benchmarks.footprint.streams import chat, image_chat, open_streams, reach, upload
 from benchmarks.targets import Row
 
-MODEL = "steady"
 IMAGE_MODEL = "images"  # has a worker of its own, or reading a large body would delay that worker's tokens
 INTERVAL_S = 0.02
 SLOW_S = 1.0  # between the tokens of many streams, whose number and not whose pace is of interest
-ENDLESS_TOKENS = 1_000_000
 QUIET_TOKENS = 150  # of each stream while nothing else happens: three seconds
 BURST_TOKENS = 8
 BURST_TIMEOUT_S = 120.0
-SETTLE_S = 10.0  # for counts to go back to 0 after the last answer; else what is left is the result
-
-MB = 1e6
-KB = 1e3
+PATIENT_S = 3600  # longer than any measurement, so that what idles or waits is not ended by its default
+SMALL_BODY_BYTES = 400
+LARGE_BODY_BYTES = 100_000
+SMALL_WAITING_KB = 24.0  # targets: for one of them, its body included
+LARGE_WAITING_KB = 130.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The parameters of all measurements."""
 
+    connections: int  # that idle
     streams: int  # open at once, for the memory of one
+    waiting: int  # requests with small bodies, for the memory of one
+    waiting_large: int  # the same with large ones
     steady_streams: int  # whose tokens are timed while a body is uploaded
     uploads: int  # one after the other
     body_bytes: int
     requests: int  # of a burst
+
+    @property
+    def open_files(self) -> int:
+        """The most sockets of one process: the gateway, which has two for each request that is served."""
+        served = max(self.streams, self.steady_streams, self.requests)
+        return max(2 * served, self.connections + AT_ONCE, self.waiting, self.waiting_large)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,43 +53,51 @@ class Measurement:
     workers: Sequence[WorkerPlan]
     max_concurrency: int  # of each worker
     run: Callable[[Rig], Awaitable[list[Row]]]
+    settings: Sections | None = None  # where they are not the default
 
 
 def measurements(plan: Plan) -> list[Measurement]:
     """In the order in which they are made."""
-    slow, steady = WorkerPlan(MODEL, SLOW_S), WorkerPlan(MODEL, INTERVAL_S)
-    images = WorkerPlan(IMAGE_MODEL, INTERVAL_S)
+    steady, images = WorkerPlan(MODEL, INTERVAL_S), WorkerPlan(IMAGE_MODEL, INTERVAL_S)
     half_of_a_burst = -(-plan.requests // 4)  # so much at each of two workers; the other half waits
     return [
-        Measurement("idle process", [steady], 1, idle),
-        Measurement("open streams", [slow], plan.streams, lambda rig: streams(rig, plan)),
+        *_of_memory(plan),
         Measurement("uploads", [steady, images], plan.steady_streams, lambda rig: uploads(rig, plan)),
         Measurement("burst", [steady, steady], half_of_a_burst, lambda rig: burst(rig, plan)),
     ]
 
 
-async def idle(rig: Rig) -> list[Row]:
-    """The memory of a process that has served nothing yet."""
-    return [Row("idle process", rig.rss_bytes() / MB, "MB", at_most=80)]
-
-
-async def streams(rig: Rig, plan: Plan) -> list[Row]:
-    """The memory of an open stream, in a fresh process and in one that has had as many before."""
-    first_bytes = await _bytes_per_stream(rig, plan.streams)
-    again_bytes = await _bytes_per_stream(rig, plan.streams)
+def _of_memory(plan: Plan) -> list[Measurement]:
+    slow = [WorkerPlan(MODEL, SLOW_S)]
     return [
-        Row(f"open stream, the first {plan.streams}", first_bytes / KB, "KB", at_most=64),
-        Row(f"open stream, {plan.streams} again", again_bytes / KB, "KB", at_most=64),
+        Measurement("idle process", slow, 1, memory.idle),
+        Measurement(
+            "idle connections",
+            slow,
+            AT_ONCE,
+            lambda rig: memory.connections(rig, plan.connections),
+            {"server": {"keep_alive_s": PATIENT_S}},
+        ),
+        Measurement(
+            "open streams",
+            slow,
+            plan.streams,
+            lambda rig: memory.streams(rig, plan.streams),
+            {"routing": {"adaptive_limit": False}},
+        ),
+        _waiting("waiting requests", plan.waiting, SMALL_BODY_BYTES, SMALL_WAITING_KB),
+        _waiting("large waiting requests", plan.waiting_large, LARGE_BODY_BYTES, LARGE_WAITING_KB),
     ]
 
 
-async def _bytes_per_stream(rig: Rig, count: int) -> float:
-    before_bytes = rig.rss_bytes()
-    body = chat(MODEL, ENDLESS_TOKENS, stream=True)
-    async with open_streams(count, rig.url, rig.key, body):
-        grown_bytes = rig.rss_bytes() - before_bytes
-    await rig.reaches("gateway_in_flight", 0, SETTLE_S)
-    return grown_bytes / count
+def _waiting(question: str, count: int, body_bytes: int, at_most_kb: float) -> Measurement:
+    return Measurement(
+        question,
+        [WorkerPlan(MODEL, SLOW_S)],
+        1,
+        lambda rig: memory.waiting(rig, count, body_bytes, at_most_kb),
+        {"admission": {"max_wait_s": PATIENT_S}},
+    )
 
 
 async def uploads(rig: Rig, plan: Plan) -> list[Row]:

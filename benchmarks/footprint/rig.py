@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 import re
 import secrets
 import sys
@@ -24,6 +25,13 @@ MAX_QUEUED = 100_000  # one tenant makes all the load here, and its share of the
 # The program that follows ends with us, also if we are killed, or interrupted before we know its id.
 WITH_US = ("setpriv", "--pdeathsig", "TERM", "--", sys.executable)
 URL = r"(http://127\.0\.0\.1:\d+)"
+SERVING = f"serving on {URL}, metrics on {URL}"
+
+Sections = Mapping[str, Mapping[str, str | float]]  # settings by their names, by the names of their sections
+OWN: Sections = {
+    "server": {"host": "127.0.0.1", "port": 0, "admin_port": 0, "drain_s": 0},
+    "admission": {"max_queued": MAX_QUEUED},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,36 +88,53 @@ def total_of(metrics: str, name: str) -> float:
 
 
 @contextmanager
-def running_rig(workers: Sequence[WorkerPlan], max_concurrency: int) -> Iterator[Rig]:
+def running_rig(
+    workers: Sequence[WorkerPlan], max_concurrency: int, settings: Sections | None = None
+) -> Iterator[Rig]:
     """Start all, ready to serve; end all with the block. Raises ServiceFailed.
 
-    max_concurrency: of each worker.
+    max_concurrency: of each worker. settings: what is not the default in the gateway's file.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="footprint-")))
-        urls: dict[str, WorkerPlan] = {}
-        for number, plan in enumerate(workers):
-            options = ["--model", plan.model, "--interval-s", str(plan.interval_s)]
-            command = [*WITH_US, "-m", "benchmarks.footprint.worker", *options]
-            log = folder / f"worker-{number}.log"
-            worker = stack.enter_context(running(f"worker {number}", command, log, STOP_S))
-            [url] = _announced(worker, f"listening on {URL}")
-            urls[url] = plan
+        urls = stack.enter_context(running_workers(workers, folder))
         key = f"sk-{secrets.token_urlsafe(32)}"
         file = folder / "gateway.toml"
-        file.write_text(configuration(urls, max_concurrency, key), encoding="utf-8")
-        serve = [*WITH_US, "-m", "gateway", "serve", "--config", str(file)]
-        gateway = stack.enter_context(running("the gateway", serve, folder / "gateway.log", STOP_S))
-        public, admin = _announced(gateway, f"serving on {URL}, metrics on {URL}")
+        file.write_text(configuration(urls, max_concurrency, key, settings), encoding="utf-8")
+        gateway = stack.enter_context(running("the gateway", serve(file), folder / "gateway.log", STOP_S))
+        public, admin = announced(gateway, SERVING)
         wait_ready(f"{public}/ready", [gateway], START_LIMIT_S)
         yield Rig(gateway, public, admin, key)
 
 
-def configuration(workers: Mapping[str, WorkerPlan], max_concurrency: int, key: str) -> str:
+@contextmanager
+def running_workers(plans: Sequence[WorkerPlan], folder: Path) -> Iterator[dict[str, WorkerPlan]]:
+    """Start them; their plans by their URLs. They end with the block. Raises ServiceFailed."""
+    with ExitStack() as stack:
+        urls: dict[str, WorkerPlan] = {}
+        for number, plan in enumerate(plans):
+            options = ["--model", plan.model, "--interval-s", str(plan.interval_s)]
+            command = [*WITH_US, "-m", "benchmarks.footprint.worker", *options]
+            log = folder / f"worker-{number}.log"
+            worker = stack.enter_context(running(f"worker {number}", command, log, STOP_S))
+            [url] = announced(worker, f"listening on {URL}")
+            urls[url] = plan
+        yield urls
+
+
+def serve(file: Path) -> list[str]:
+    """The command that starts a gateway with this configuration."""
+    return [*WITH_US, "-m", "gateway", "serve", "--config", str(file)]
+
+
+def configuration(
+    workers: Mapping[str, WorkerPlan], max_concurrency: int, key: str, settings: Sections | None = None
+) -> str:
     """The gateway's file, in which workers stand by their URLs. All that is not named keeps its default."""
+    more = settings or {}
+    named = {name: {**OWN.get(name, {}), **more.get(name, {})} for name in (*OWN, *more)}
     sections = [
-        '[server]\nhost = "127.0.0.1"\nport = 0\nadmin_port = 0\ndrain_s = 0',
-        f"[admission]\nmax_queued = {MAX_QUEUED}",
+        *("\n".join([f"[{name}]", *_members(fields)]) for name, fields in named.items()),
         *(f'[[models]]\nname = "{model}"' for model in dict.fromkeys(of.model for of in workers.values())),
         *(
             f'[[workers]]\nid = "w{number}"\nurl = "{url}"\nmodel = "{plan.model}"\n'
@@ -122,7 +147,12 @@ def configuration(workers: Mapping[str, WorkerPlan], max_concurrency: int, key: 
     return "\n\n".join(sections) + "\n"
 
 
-def _announced(service: Service, pattern: str) -> Sequence[str]:
+def _members(fields: Mapping[str, str | float]) -> Iterator[str]:
+    for name, value in fields.items():
+        yield f"{name} = {json.dumps(value)}"  # TOML writes text, numbers and truth values as JSON does
+
+
+def announced(service: Service, pattern: str, poll_s: float = POLL_S) -> Sequence[str]:
     """What a program tells of itself in its log: the groups of the pattern. Raises ServiceFailed."""
     deadline_s = time.monotonic() + START_LIMIT_S
     while (found := re.search(pattern, service.log.read_text(errors="replace"))) is None:
@@ -131,5 +161,5 @@ def _announced(service: Service, pattern: str) -> Sequence[str]:
             raise ServiceFailed(
                 f"{service.name} did not start within {START_LIMIT_S:.0f} s. {service.tail()}"
             )
-        time.sleep(POLL_S)
+        time.sleep(poll_s)
     return found.groups()

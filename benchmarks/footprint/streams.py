@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from benchmarks.footprint.connecting import address, connect_all
 from benchmarks.footprint.worker import CHAT_PATH, TOKEN
 
 PIECE_BYTES = 256 * 1024  # of an upload, between two looks at whether the gateway takes it
@@ -117,23 +118,23 @@ class Stream(asyncio.Protocol):
 @asynccontextmanager
 async def open_streams(count: int, url: str, key: str, body: bytes) -> AsyncIterator[list[Stream]]:
     """So many, each with its first token; all are hung up with the block."""
+    async with asked_streams(count, url, key, body) as streams:
+        await asyncio.gather(*(stream.reaches(1) for stream in streams))
+        yield streams
+
+
+@asynccontextmanager
+async def asked_streams(count: int, url: str, key: str, body: bytes) -> AsyncIterator[list[Stream]]:
+    """So many, of which nothing may have come yet; all are hung up with the block."""
     request = request_head(url, key, len(body)) + body
     streams = [Stream(request) for _ in range(count)]
     try:
-        connecting = (_connect(stream, url) for stream in streams)
-        for failure in await asyncio.gather(*connecting, return_exceptions=True):
-            if failure is not None:
-                raise failure  # only now that no other connection can still come about
-        await asyncio.gather(*(stream.reaches(1) for stream in streams))
+        await connect_all(streams, url)
         yield streams
     finally:
         for stream in streams:
             stream.close()
         await asyncio.gather(*(stream.lost for stream in streams))
-
-
-async def _connect(stream: Stream, url: str) -> None:
-    await asyncio.get_running_loop().create_connection(lambda: stream, *_address(url))
 
 
 async def reach(streams: list[Stream], more_tokens: int) -> None:
@@ -143,7 +144,7 @@ async def reach(streams: list[Stream], more_tokens: int) -> None:
 
 async def upload(url: str, key: str, body: bytes) -> None:
     """Send a request that is not streamed on a new connection. Raises RequestFailed unless it gets 200."""
-    reader, writer = await asyncio.open_connection(*_address(url))
+    reader, writer = await asyncio.open_connection(*address(url))
     try:
         writer.write(request_head(url, key, len(body), b"connection: close\r\n"))
         for start in range(0, len(body), PIECE_BYTES):
@@ -181,8 +182,3 @@ def image_chat(model: str, body_bytes: int) -> bytes:
 
     room_bytes = body_bytes - len(body(""))
     return body(base64.b64encode(random.Random(0).randbytes(room_bytes // 4 * 3)).decode("ascii"))
-
-
-def _address(url: str) -> tuple[str, int]:
-    parts = urlsplit(url)
-    return parts.hostname or "", parts.port or 80

@@ -1,16 +1,10 @@
 """Which other routers is the gateway measured against, and how are they installed and started?"""
 
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.services import ServiceFailed
-from workers.cpu import default_cache
-
-INSTALL_LIMIT_S = 900.0
+from benchmarks import environments
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,27 +56,4 @@ def installed(rival: Rival, cache: Path | None = None) -> Path:
 
     cache: where environments lie; left out, in the user's cache folder.
     """
-    place = (cache or default_cache()) / "rivals" / f"{rival.package}-{rival.version}"
-    stamp = place / "installed"
-    if not stamp.exists():
-        _run(sys.executable, "-m", "venv", "--clear", str(place))
-        pinned = f"{rival.package}=={rival.version}"
-        _run(str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", pinned)
-        stamp.touch()  # last, so that it vouches for the rest
-    return place / "bin" / rival.program
-
-
-def _run(*command: str) -> None:
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_LIMIT_S,
-            check=False,
-            env=os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"},
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ServiceFailed(f"{' '.join(command)} took longer than {INSTALL_LIMIT_S:.0f} s") from error
-    if done.returncode != 0:
-        raise ServiceFailed(f"{' '.join(command)} failed.\n{done.stderr.strip()}")
+    return environments.installed(rival.package, rival.version, rival.program, cache)

@@ -7,9 +7,9 @@ from urllib.parse import parse_qsl
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from gateway.asgi import CONNECTION, Connection
 from gateway.configuration.problems import ALLOWED, LONGEST_VALUE, quoted, shown, unknown
 from gateway.errors import BadRequest, BodyTooLarge, UnsupportedMediaType, UploadTooSlow
-from gateway.exchange import CONNECTION, Connection
 from gateway.pages import Visit
 from gateway.settings import Section
 
@@ -23,13 +23,13 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 async def from_body(visit: Visit, kind: type[SectionT], *, may_be_empty: bool) -> SectionT:
     """Raises CallerError."""
-    headers = dict(visit.scope["headers"])
-    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+    fields = visit.fields
+    if fields.get(b"content-encoding", b"identity").lower() != b"identity":
         raise UnsupportedMediaType("Compressed bodies are not read. Send it without Content-Encoding.")
     body = await _received(visit)
     if not body and may_be_empty:
         return checked(kind, "body", lambda: kind.model_validate({}))
-    media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    media_type = fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if media_type != b"application/json":
         raise UnsupportedMediaType("Send JSON with the header Content-Type: application/json.")
     return checked(kind, "body", lambda: kind.model_validate_json(body, strict=True))

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 SHOWN = ConfigDict(
     frozen=True,
     use_attribute_docstrings=True,
+    defer_build=True,
     json_schema_serialization_defaults_required=True,  # as they are always there
 )
 

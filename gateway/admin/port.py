@@ -1,16 +1,14 @@
 """The admin port: which paths does it have, and which of them need the admin key?"""
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.admin.access import AdminKey
-from gateway.admin.description import admin_document
-from gateway.admin.operations import Operations, routes
+from gateway.admin.operations import Operation, Operations, routes
 from gateway.errors import GatewayError
-from gateway.openapi import public_document
 from gateway.pages import Page, Reply, Show, Visit, alive, refuse, router
 
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -38,12 +36,27 @@ def admin_app(
     pages = router(
         Route("/metrics", Page(GET=measured)),
         Route("/health", Page(GET=alive)),
-        Route("/openapi.json", Page(GET=_telling(lambda: admin_document(table)))),
-        Route("/openapi/public.json", Page(GET=_telling(public_document))),
+        Route("/openapi.json", Page(GET=_telling(lambda: _of_admin_port(table)))),
+        Route("/openapi/public.json", Page(GET=_telling(_of_public_port))),
         *routes(table),
         otherwise=NO_SUCH_PATH,
     )
     return AdminPort(key, pages)
+
+
+# What describes the ports is loaded when somebody asks for it: hardly ever, and never for a start.
+
+
+def _of_admin_port(operations: Sequence[Operation[Any, Any]]) -> object:
+    from gateway.admin.description import admin_document
+
+    return admin_document(operations)
+
+
+def _of_public_port() -> object:
+    from gateway.openapi import public_document
+
+    return public_document()
 
 
 def _telling(content: Callable[[], object]) -> Show:

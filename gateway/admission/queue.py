@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic
 
 from gateway import settings
@@ -47,9 +47,9 @@ class Admission(Generic[PlaceT]):
         self._running_all: Counter[str] = Counter()  # by model
         self._draining = False
 
-    def enter(self, job: Job, trip: Trip) -> Turn[PlaceT]:
-        """A lease on a place at a worker: `async with`. Entering it waits, or raises Refused."""
-        return Turn(self, job, trip)
+    def enter(self, job: Job, trip: Trip) -> Awaitable[Turn[PlaceT]]:
+        """A lease on a place at a worker: `with await`, which waits for it. Raises Refused."""
+        return Turn(self, job, trip).take()
 
     def waiting(self) -> Mapping[tuple[str, bool], int]:
         """How many wait, by model and whether their prompts are long; not: where none do."""

@@ -30,7 +30,7 @@ class Turn(Generic[PlaceT]):
         self._trip = trip
         self._ticket: Ticket[Waiter[PlaceT]] | None = None  # of one who had to wait
 
-    async def __aenter__(self) -> "Turn[PlaceT]":
+    async def take(self) -> "Turn[PlaceT]":
         place = self._places.take(self._job)
         if place is None:
             self._ticket, place = await self._places.wait(self._job, self._trip)
@@ -43,7 +43,10 @@ class Turn(Generic[PlaceT]):
         self.place.close()
         self.place = place
 
-    async def __aexit__(
+    def __enter__(self) -> "Turn[PlaceT]":
+        return self
+
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:

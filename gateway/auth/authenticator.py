@@ -11,7 +11,7 @@ from gateway.auth.credentials import digest_of
 from gateway.auth.directory import Directory, FileDirectory, Found
 from gateway.auth.lookups import Lookups
 from gateway.errors import Unauthorized
-from gateway.model import Caller, Grant, Headers, Tenant
+from gateway.model import Caller, Fields, Grant, Tenant
 
 log = logging.getLogger(__name__)
 
@@ -41,17 +41,19 @@ class Authenticator:
         self._lookups = Lookups(directory, self._caller_of, monotonic) if directory else None
         self.replace(file)
 
-    def recognise(self, headers: Headers) -> Caller | None:
+    def recognise(self, fields: Fields) -> Caller | None:
         """The caller, if it can be told without waiting. If not, `identify` tells or refuses."""
-        digest = digest_of(headers)
+        digest = digest_of(fields)
         entry = NOBODY if digest is None else self._known(digest)
-        return None if entry is None else self._holder(entry)
+        if entry is None:
+            return None
+        return entry.caller if self._clock() < entry.expires_at else self._anonymous
 
-    async def identify(self, headers: Headers) -> Caller:
+    async def identify(self, fields: Fields) -> Caller:
         """The caller. Raises Unauthorized, the same for every reason; StoreUnavailable."""
-        digest = digest_of(headers)
+        digest = digest_of(fields)
         entry = NOBODY if digest is None else await self._find(digest)
-        caller = self._holder(entry)
+        caller = entry.caller if self._clock() < entry.expires_at else self._anonymous
         if caller is None:
             raise Unauthorized
         return caller
@@ -91,9 +93,6 @@ class Authenticator:
     def _of_file(self, digest: bytes) -> Entry | None:
         entry = self._keys.get(digest[:INDEX_BYTES])
         return entry if entry is not None and hmac.compare_digest(entry.digest, digest) else None
-
-    def _holder(self, entry: Entry) -> Caller | None:
-        return entry.caller if self._clock() < entry.expires_at else self._anonymous
 
     def _entry(self, digest: bytes, grant: Grant) -> Entry:
         expires_at = inf if grant.expires_at is None else grant.expires_at

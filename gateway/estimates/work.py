@@ -87,8 +87,10 @@ class Share:
     def first_token(self, now_s: float) -> None:
         """Its prompt is done."""
         if self._prefilling:
-            self._give_back_prefill()
+            self._prefilling = False
             load = self._load
+            load.prefilling -= 1
+            load.prefill_tokens -= self.work.prefill_tokens
             load.prefilled_tokens += self.work.prefill_tokens
             load.prefilled_at_s = now_s
             self._prefilled_before = load.prefilled_tokens
@@ -97,9 +99,13 @@ class Share:
     def close(self) -> None:
         if self._open:
             self._open = False
-            self._give_back_prefill()
-            self._load.requests -= 1
-            self._load.decode_tokens -= self.work.decode_tokens
+            load = self._load
+            if self._prefilling:
+                self._prefilling = False
+                load.prefilling -= 1
+                load.prefill_tokens -= self.work.prefill_tokens
+            load.requests -= 1
+            load.decode_tokens -= self.work.decode_tokens
 
     def streams(self) -> float:
         """Among how many it has run, itself included; from its first token until it is closed."""
@@ -108,9 +114,3 @@ class Share:
     def prefilled_tokens(self) -> int:
         """The `prefill_cost` of other prompts that were done since its first token."""
         return self._load.prefilled_tokens - self._prefilled_before
-
-    def _give_back_prefill(self) -> None:
-        if self._prefilling:
-            self._prefilling = False
-            self._load.prefilling -= 1
-            self._load.prefill_tokens -= self.work.prefill_tokens

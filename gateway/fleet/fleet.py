@@ -8,7 +8,7 @@ from typing import Never
 
 from gateway import settings
 from gateway.errors import NoWorker
-from gateway.estimates import Prefixes, Work
+from gateway.estimates import Prefixes, Work, prefill_cost
 from gateway.fleet.contexts import Contexts
 from gateway.fleet.member import Member
 from gateway.fleet.slot import Slot
@@ -79,7 +79,16 @@ class Fleet:
                 f"No model server is up for this {which}. Try again shortly.",
                 retry_after_s=self._rules.probe_interval_s,
             )
-        return [self._snapshot(of, job) for of in members if of.id not in without]
+        if without:
+            members = [of for of in members if of.id not in without]
+        same = 0 if job.chain else prefill_cost(job.prompt_tokens)  # at each that has nothing in its cache
+        if self._others is None:
+            most = self._max_long_prefills
+            return [
+                of.snapshot(same or of.cost(job, self._prefixes), takes_long=of.long_prefills < most)
+                for of in members
+            ]
+        return [self._among_others(of, same or of.cost(job, self._prefixes), self._others) for of in members]
 
     def is_confined(self, job: Job) -> bool:
         """Whether only some of its model's workers are long enough for it."""
@@ -105,12 +114,8 @@ class Fleet:
             if member.tick(now_s, self._beside(member)):
                 self.room_at(member)
 
-    def _snapshot(self, member: Member, job: Job) -> Worker:
-        own_tokens = member.cost(job, self._prefixes)
-        if self._others is None:
-            takes_long = member.long_prefills < self._max_long_prefills
-            return member.snapshot(own_tokens, takes_long=takes_long)
-        beside = self._others.worker(member.id)
+    def _among_others(self, member: Member, own_tokens: int, others: Others) -> Worker:
+        beside = others.worker(member.id)
         return member.snapshot(own_tokens, beside, self._limit(member), self._takes_long(member))
 
     def _beside(self, member: Member) -> WorkerShare:

@@ -76,18 +76,16 @@ class Slot:
         if self._at_s is not None:
             self._at_s = None
             self._share.close()
-            self._end_prefill()
+            if self._prefilling:
+                self._prefilling = False
+                self.member.long_prefills -= self._job.is_long
             self._on_room(self.member)
 
     def _ahead_tokens(self) -> int:
         return self._share.ahead_tokens + self._beside.prefill_tokens
 
     def _prompt_done(self, now_s: float) -> None:
+        self._prefilling = False
         self._share.first_token(now_s)
-        self._end_prefill()
+        self.member.long_prefills -= self._job.is_long
         self._on_room(self.member)
-
-    def _end_prefill(self) -> None:
-        if self._prefilling:
-            self._prefilling = False
-            self.member.long_prefills -= self._job.is_long

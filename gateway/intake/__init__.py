@@ -72,7 +72,7 @@ class Intake:
             bucket=self._lengths.bucket(longest),
             is_long=self._lengths.is_long(longest),
             body=edits.append(body, added),
-            max_wait_s=patience.max_wait_s(incoming.headers),
+            max_wait_s=patience.max_wait_s(incoming.fields),
             context_tokens=sizing.safe_length(size) + (maximum.tokens or expected // sequences),
             chain=self._chain(asked, body, incoming, caller, model, size) if self._chains else None,
         )

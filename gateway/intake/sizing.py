@@ -25,7 +25,8 @@ ESTIMATE_SLACK = 1.25  # code and tables, beside the prose of the same model
 
 _rendered_of_body = attrgetter("tools", "documents", "chat_template_kwargs")
 _rendered_of_message = attrgetter("tool_calls", "tools", "reasoning", "reasoning_content")
-_NONE_RENDERED = (ABSENT,) * 4  # of nearly every message
+_NONE_OF_BODY = (ABSENT,) * 3  # of nearly every body
+_NONE_OF_MESSAGE = (ABSENT,) * 4  # and message
 
 
 class Size(Struct, frozen=True):
@@ -101,8 +102,9 @@ def _completion(body: CompletionBody, bytes_per_token: float) -> Size:
 
 
 def _chat(body: ChatBody, bytes_per_token: float) -> Size:
-    text = _json(_rendered_of_body(body))
-    media = 0
+    text = media = 0
+    if (of_body := _rendered_of_body(body)) != _NONE_OF_BODY:
+        text = _json(of_body)
     for message in body.messages:
         content = message.content
         if isinstance(content, str):
@@ -113,7 +115,7 @@ def _chat(body: ChatBody, bytes_per_token: float) -> Size:
             media += part_media
         if message.name is not None:
             text += _utf8(message.name)
-        if (rendered := _rendered_of_message(message)) != _NONE_RENDERED:
+        if (rendered := _rendered_of_message(message)) != _NONE_OF_MESSAGE:
             text += _json(rendered)
     template = MESSAGE_TOKENS * len(body.messages) + REPLY_TOKENS
     tokens = ceil(text / bytes_per_token) + template + media * MEDIUM_TOKENS

@@ -13,8 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
+from gateway.metrics.kept import Adder, Kept, Packer, unpack
 from gateway.metrics.snapshot import Snapshot, Source
 
 log = logging.getLogger(__name__)
@@ -35,14 +34,14 @@ class Board:
         self._folder = folder
         self._number = number
         self._count = count
-        self._encoder = msgspec.msgpack.Encoder()
-        self._decoder = msgspec.msgpack.Decoder(Snapshot)
+        self._packer = Packer()
+        self._adder = Adder()
         self._written = b""
         self._can_write = True
 
     async def __aenter__(self) -> Self:
         if (past := self._read(self._number)) is not None:
-            self._source.restore(past)
+            self._source.restore(past.snapshot())
         self._write()
         self._server = await asyncio.start_unix_server(self._answer, self._socket(self._number))
         self._writing = asyncio.create_task(self._write_for_ever(), name="counts")
@@ -56,19 +55,18 @@ class Board:
         await self._server.wait_closed()
         self._write()
 
-    async def snapshots(self) -> dict[int, Snapshot]:
-        """By the number of the process. One that does not run has no gauges and no pid."""
+    async def total(self) -> tuple[Snapshot, dict[int, int]]:
+        """What all have counted; the gauges, and the pids by number, are of those that run."""
         self._write()
         others = [number for number in range(self._count) if number != self._number]
         runs = await asyncio.gather(*map(self._ask_to_write, others))
         gone = {number for number, is_there in zip(others, runs, strict=True) if not is_there}
-        found: dict[int, Snapshot] = {}
-        for number in range(self._count):
-            if (snapshot := self._read(number)) is not None:
-                found[number] = snapshot
-            if number in gone and snapshot is not None:
-                snapshot.pid, snapshot.gauges = 0, {}
-        return found
+        kept = {number: one for number in range(self._count) if (one := self._read(number)) is not None}
+        for number in gone & kept.keys():
+            kept[number].gauges = {}
+        return self._adder.total(kept), {
+            number: one.pid for number, one in kept.items() if number not in gone
+        }
 
     async def _ask_to_write(self, number: int) -> bool:
         """Returns whether that process runs."""
@@ -93,7 +91,7 @@ class Board:
             self._write()
 
     def _write(self) -> None:
-        content = self._encoder.encode(self._source.take())
+        content = self._packer.pack(self._source.take())
         if content == self._written:
             return
         path = self._file(self._number)
@@ -109,9 +107,9 @@ class Board:
             self._written = content
             self._can_write = True
 
-    def _read(self, number: int) -> Snapshot | None:
+    def _read(self, number: int) -> Kept | None:
         try:
-            return self._decoder.decode(self._file(number).read_bytes())
+            return unpack(self._file(number).read_bytes())
         except FileNotFoundError:
             return None
 

@@ -1,17 +1,20 @@
-"""How are the numbers told to Prometheus?"""
+"""How are the numbers told to Prometheus? In its text format, version 0.0.4."""
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from gateway.accounting import Labels
 from gateway.metrics.board import Board
 from gateway.metrics.families import COUNTERS, GAUGES, HISTOGRAMS, Family
-from gateway.metrics.snapshot import Snapshot, Source, total
+from gateway.metrics.snapshot import Snapshot, Source
+from gateway.tally import Tally
 
 PREFIX = "gateway_"
+ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 class Metrics:
@@ -24,46 +27,83 @@ class Metrics:
         self._source = source
         self._board = board
         self._own = ProcessCollector(registry=None)
+        self._sheet = _Sheet()
 
     async def text(self) -> bytes:
         if self._board is None:
-            return generate_latest(_Exposition(self._source.take(), self._own.collect()))
-        snapshots = await self._board.snapshots()
-        pids = {number: one.pid for number, one in snapshots.items() if one.pid}
-        return generate_latest(_Exposition(total(snapshots.values()), _of_processes(pids)))
+            snapshot, processes = self._source.take(), self._own.collect()
+        else:
+            snapshot, pids = await self._board.total()
+            processes = _of_processes(pids)
+        return "".join(self._sheet.lines(snapshot)).encode() + generate_latest(_Collected(processes))
 
 
-class _Exposition(Collector):
-    """A snapshot, and metrics of processes, for once."""
+class _Sheet:
+    """Writes snapshots down. There are thousands of series: what comes before their numbers is made once."""
 
-    def __init__(self, snapshot: Snapshot, processes: Iterable[Metric]) -> None:
-        self._snapshot = snapshot
-        self._processes = processes
+    def __init__(self) -> None:
+        self._names: dict[str, dict[Labels, str]] = {}
+        self._of_tallies: dict[str, dict[Labels, list[str]]] = {}
 
-    def collect(self) -> Iterator[Metric]:
+    def lines(self, snapshot: Snapshot) -> Iterator[str]:
         for family in COUNTERS:
-            counter = CounterMetricFamily(PREFIX + family.name, family.text, labels=family.labels)
-            for labels, count in self._snapshot.counters.get(family.name, {}).items():
-                counter.add_metric(labels, count)
-            yield counter
+            yield from self._plain(family, "counter", f"{family.name}_total", snapshot.counters)
         for family in HISTOGRAMS:
-            yield self._histogram(family)
-        for family in GAUGES:
-            gauge = GaugeMetricFamily(PREFIX + family.name, family.text, labels=family.labels)
-            for labels, value in self._snapshot.gauges.get(family.name, {}).items():
-                gauge.add_metric(labels, value)
-            yield gauge
-        yield from self._processes
+            yield _head(family, "histogram", family.name)
+            for labels, tally in snapshot.histograms.get(family.name, {}).items():
+                yield from self._histogram(family, labels, tally)
+        for gauge in GAUGES:
+            yield from self._plain(gauge, "gauge", gauge.name, snapshot.gauges)
 
-    def _histogram(self, family: Family) -> Metric:
-        histogram = HistogramMetricFamily(PREFIX + family.name, family.text, labels=family.labels)
-        for labels, tally in self._snapshot.histograms.get(family.name, {}).items():
-            running, buckets = 0, []
-            for bound, count in zip((*tally.bounds, float("inf")), tally.counts, strict=True):
-                running += count
-                buckets.append(("+Inf" if bound == float("inf") else str(bound), float(running)))
-            histogram.add_metric(labels, buckets, tally.total)
-        return histogram
+    def _plain(
+        self, family: Family, kind: str, name: str, snapshot: Mapping[str, Mapping[Labels, float]]
+    ) -> Iterator[str]:
+        yield _head(family, kind, name)
+        names = self._names.setdefault(name, {})
+        for labels, value in snapshot.get(family.name, {}).items():
+            if (its := names.get(labels)) is None:
+                its = names[labels] = _series(name, family.labels, labels)
+            yield f"{its} {value}\n"
+
+    def _histogram(self, family: Family, labels: Labels, tally: Tally) -> Iterator[str]:
+        names = self._of_tallies.setdefault(family.name, {})
+        if (its := names.get(labels)) is None:
+            its = names[labels] = _names_of_tally(family, labels, tally)
+        *buckets, count, total = its
+        running = 0
+        for name, more in zip(buckets, tally.counts, strict=True):
+            running += more
+            yield f"{name} {running}\n"
+        yield f"{count} {running}\n{total} {tally.total}\n"
+
+
+def _head(family: Family, kind: str, name: str) -> str:
+    return f"# HELP {PREFIX}{name} {family.text}\n# TYPE {PREFIX}{name} {kind}\n"
+
+
+def _names_of_tally(family: Family, labels: Labels, tally: Tally) -> list[str]:
+    name, names = family.name, family.labels
+    return [
+        *(_series(f"{name}_bucket", (*names, "le"), (*labels, str(le))) for le in (*tally.bounds, "+Inf")),
+        _series(f"{name}_count", names, labels),
+        _series(f"{name}_sum", names, labels),
+    ]
+
+
+def _series(name: str, names: Labels, labels: Labels) -> str:
+    pairs = sorted(zip(names, labels, strict=True))
+    told = ",".join(f'{label}="{value.translate(ESCAPES)}"' for label, value in pairs)
+    return f"{PREFIX}{name}{{{told}}}" if told else f"{PREFIX}{name}"
+
+
+class _Collected(Collector):
+    """Metrics, for once."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
 
 def _of_processes(pids: Mapping[int, int]) -> Iterable[Metric]:

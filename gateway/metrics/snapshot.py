@@ -53,7 +53,7 @@ class Source:
         return Snapshot(
             os.getpid(),
             {**_counters(ledger), "retries": {(): ledger.retries}},
-            {name: tallies.by_labels for name, tallies in _tallies(ledger).items()},
+            {name: dict(tallies) for name, tallies in _tallies(ledger).items()},
             self._gauges(),
         )
 
@@ -65,7 +65,7 @@ class Source:
             counter.update(past.counters[name])
         for name, tallies in _tallies(ledger).items():
             for labels, tally in past.histograms[name].items():
-                tallies.at(*labels).merge(tally)
+                tallies[labels].merge(tally)
 
     def _gauges(self) -> dict[str, dict[Labels, float]]:
         waiting, workers = self._depth(), self._workers()

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from gateway.errors import WorkerBroke
-from gateway.upstream.connection import Connection
+from gateway.upstream.connection import Connection, Sink
 
 
 class Answer:
@@ -54,6 +54,28 @@ class Answer:
         if self._exhausted:
             return b""
         raise WorkerBroke("read after the answer was closed")
+
+    async def pour(self, sink: Sink) -> None:
+        """Give `sink` what comes, as it comes, until it has enough or the answer ends.
+
+        Raises as read(), and ends as that if it is cancelled.
+        """
+        connection = self._connection
+        assert connection is not None
+        try:
+            connection.pour(sink)
+            while connection.sink is not None and not connection.exhausted:
+                await connection.arrival()
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        finally:
+            connection.sink = None
+
+    def hold(self, is_held: bool) -> None:
+        """Have the worker wait while nobody can take what it sends, or no longer."""
+        if self._connection is not None:
+            self._connection.hold(is_held)
 
     def close(self) -> None:
         """Let go of the connection. Unless the answer is complete, the worker sees its socket close."""

@@ -28,6 +28,10 @@ class Timeouts:
     gap_s: float  # between two arrivals of the body
 
 
+# Takes a part of a body, and the chunks that it came in if those were all that came. False: it has enough.
+Sink = Callable[[bytes, bytes | None], bool]
+
+
 class StaleConnection(WorkerBroke):
     """A reused connection ended with no byte of an answer: the worker had closed it before it was asked."""
 
@@ -59,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._patience_s: float
         self._patience_for: str
         self.response = ResponseReader()
+        self.sink: Sink | None = None
         self.connected_at: float  # loop time
         self.idle_since: float  # loop time
 
@@ -101,6 +106,19 @@ class Connection(asyncio.Protocol):
             raise self._failure
         return None
 
+    def pour(self, sink: Sink) -> None:
+        """Give `sink` what has come, and then what comes, until it has enough: then it is None again."""
+        data = self.take()
+        if not data or sink(data, None):
+            self.sink = sink
+
+    def hold(self, is_held: bool) -> None:
+        """Stop reading the socket, or go on."""
+        if is_held:
+            self._pause_reading()
+        elif self._reading_paused:
+            self._resume_reading()
+
     @property
     def exhausted(self) -> bool:
         """The whole answer has come and was taken."""
@@ -122,6 +140,8 @@ class Connection(asyncio.Protocol):
 
     def park(self) -> None:
         """Wait for the next exchange."""
+        if self._reading_paused:  # for a caller who was slow to take the end
+            self._resume_reading()
         self._reused = True
         self.idle_since = self._loop.time()
 
@@ -138,19 +158,32 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         response = self.response
+        sink = self.sink
+        if sink is not None and (part := response.of_whole_chunks(data)) is not None:
+            self._since = self._loop.time()
+            if not sink(part, data):
+                self.sink = None
+                self._wake()
+            return
         if response.complete:
             self.abort("bytes that nobody asked for")
             return
         try:
             response.feed(data)
         except BrokenResponse as error:
+            if sink is not None and response.unread_bytes:
+                self._give(sink)
             self.abort(f"broken answer: {error}")
             return
         if response.unread_bytes:  # the head alone does not say that the worker has begun to answer
             self._since = self._loop.time()
             self._patience_s = self._timeouts.gap_s
             self._patience_for = "byte"
-            if response.unread_bytes > HIGH_WATER_BYTES and not response.complete:
+            if sink is not None:
+                self._give(sink)
+                if self.sink is not None and not response.complete:
+                    return  # nobody waits but for the end
+            elif response.unread_bytes > HIGH_WATER_BYTES and not response.complete:
                 self._pause_reading()
         self._wake()
 
@@ -163,6 +196,11 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
         self._end(f"lost: {exc!r}" if exc else "closed")
         self._on_lost(self)
+
+    def _give(self, sink: Sink) -> None:
+        """What the parser has found of the body."""
+        if not sink(self.response.take(), None):
+            self.sink = None
 
     def _end(self, cause: str) -> None:
         response = self.response

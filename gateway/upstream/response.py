@@ -4,6 +4,8 @@ httptools reads the syntax. Here its framing is tightened: one way only to tell 
 protocol but HTTP/1.x, bounded heads and trailers.
 """
 
+import re
+
 import httptools
 
 MAX_HEAD_BYTES = 64 * 1024  # heads before the final one included; also trailers and chunk extensions
@@ -25,6 +27,10 @@ _HOP_BY_HOP = frozenset(
 _NOT_PASSED_ON = _HOP_BY_HOP | {b"content-length"}  # the next hop has a framing of its own
 
 
+# Without extensions, and not the last one, whose size is zero; seven digits are more than is read at once.
+_CHUNK_SIZE = re.compile(rb"([1-9a-f][0-9a-f]{0,6})\r\n", re.IGNORECASE).match
+
+
 class BrokenResponse(Exception):
     """The bytes are not one well-framed response."""
 
@@ -37,6 +43,7 @@ class ResponseReader:
     """
 
     __slots__ = (
+        "_between_chunks",
         "_framing",
         "_informational",
         "_parser",
@@ -71,6 +78,7 @@ class ResponseReader:
         self._informational = False
         self._until_eof = False
         self._quiet_bytes = 0  # fed since the head or a piece of the body was last completed
+        self._between_chunks = False  # the parser has seen a chunk to its end, and nothing of the next
 
     @property
     def begun(self) -> bool:
@@ -89,8 +97,26 @@ class ResponseReader:
             self.keep_alive = False
             if not self.complete:  # else this response is sound, and what follows it is not
                 raise BrokenResponse(str(error.__context__ or error)) from error
+        if self._between_chunks and not data.endswith(b"\n"):
+            self._between_chunks = False  # some of the next one's size has come
         if self._quiet_bytes > MAX_HEAD_BYTES and not self.complete:
             raise BrokenResponse("more than 64 KiB of head or trailers")
+
+    def of_whole_chunks(self, data: bytes) -> bytes | None:
+        """What `data` has of the body, if it is nothing but whole chunks, as each token of a stream is one.
+
+        None: it is to be fed. The parser need not see such data, as it stands between two chunks anyway.
+        """
+        if not self._between_chunks:
+            return None
+        size = _CHUNK_SIZE(data)
+        if size is None:
+            return None
+        begin = size.end()
+        end = begin + int(size[1], 16)
+        if end + 2 == len(data) and data.endswith(b"\r\n"):
+            return data[begin:end]
+        return _joined(data, begin, end)
 
     def end(self) -> None:
         """The connection has ended. Raises BrokenResponse if the response has not."""
@@ -141,6 +167,13 @@ class ResponseReader:
         self.head_complete = True
         self._quiet_bytes = 0
 
+    def on_chunk_header(self) -> None:
+        self._between_chunks = False
+
+    def on_chunk_complete(self) -> None:
+        self._between_chunks = True
+        self._quiet_bytes = 0
+
     def on_body(self, data: bytes) -> None:
         self._parts.append(data)
         self.unread_bytes += len(data)
@@ -153,6 +186,7 @@ class ResponseReader:
             self._framing.clear()
         else:
             self.complete = True
+            self._between_chunks = False
 
     def _begin_informational(self) -> None:
         if self.status == 101 or self.status < 100:
@@ -184,3 +218,18 @@ class ResponseReader:
         head = (*self.headers, *self._framing)
         if sum(len(name) + len(value) + len(b": \r\n") for name, value in head) > MAX_HEAD_BYTES:
             raise BrokenResponse("a head of more than 64 KiB")
+
+
+def _joined(data: bytes, begin: int, end: int) -> bytes | None:
+    """What is in several chunks, of which the first is from `begin` to `end`; None if one is not whole."""
+    parts = []
+    while data.startswith(b"\r\n", end):
+        parts.append(data[begin:end])
+        if end + 2 == len(data):
+            return b"".join(parts)
+        size = _CHUNK_SIZE(data, end + 2)
+        if size is None:
+            return None
+        begin = size.end()
+        end = begin + int(size[1], 16)
+    return None

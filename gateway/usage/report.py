@@ -3,13 +3,14 @@
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from rich import box
-from rich.table import Table
-from rich.text import Text
 
 from gateway.usage.rows import UsageRow
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 DIMENSIONS = ("day", "tenant", "key", "model", "outcome")
 MEASURES = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens")
@@ -48,8 +49,13 @@ class Report(Struct, frozen=True):
         writer.writerows(self.data)
         return text.getvalue()
 
-    def as_table(self) -> Table:
+    def as_table(self) -> "Table":
         """Nothing is folded or cut: print it with room."""
+        # Loaded here: the server tells usage, too, and prints none.
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(box=box.SIMPLE, show_footer=True, show_edge=False, padding=(0, 1, 0, 0))
         for index, name in enumerate(self.by):
             table.add_column(name, footer="" if index else "total")

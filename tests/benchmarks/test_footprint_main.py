@@ -1,6 +1,7 @@
 """Does the command measure everything there is, judge it, keep it, and end what it started?"""
 
 import json
+import resource
 import signal
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from benchmarks.footprint import __main__ as command
 from benchmarks.footprint import measurements
+from benchmarks.footprint.connecting import AT_ONCE
 from benchmarks.footprint.measurements import Measurement, Plan
 from benchmarks.footprint.rig import Rig, WorkerPlan
 from benchmarks.footprint.streams import RequestFailed
@@ -16,8 +18,14 @@ from benchmarks.targets import Row
 from tests.benchmarks.signalled import ended_by
 
 SMALL = [
+    "--connections",
+    "5",
     "--streams",
     "3",
+    "--waiting",
+    "4",
+    "--waiting-large",
+    "2",
     "--steady-streams",
     "2",
     "--uploads",
@@ -27,6 +35,14 @@ SMALL = [
     "--requests",
     "8",
 ]
+
+
+def plan(**numbers: int) -> Plan:
+    """One of each, but for these."""
+    ones = dict.fromkeys(
+        ("connections", "streams", "waiting", "waiting_large", "steady_streams", "uploads", "requests"), 1
+    )
+    return Plan(**(ones | {"body_bytes": 1000} | numbers))
 
 
 def run(*arguments: str) -> Result:
@@ -60,12 +76,16 @@ def test_a_small_run_gives_every_row_with_unit_and_target(
     kept = json.loads(file.read_text(encoding="utf-8"))
     assert kept["benchmark"] == "footprint"
     assert kept["parameters"] == {
-        "streams": 3, "steady_streams": 2, "uploads": 2, "body_bytes": 2000, "requests": 8,
+        "connections": 5, "streams": 3, "waiting": 4, "waiting_large": 2,
+        "steady_streams": 2, "uploads": 2, "body_bytes": 2000, "requests": 8,
     }  # fmt: skip
     assert [(row["name"], row["unit"], row["target"]) for row in kept["rows"]] == [
         ("idle process", "MB", "≤ 80 MB"),
-        ("open stream, the first 3", "KB", "≤ 64 KB"),
-        ("open stream, 3 again", "KB", "≤ 64 KB"),
+        ("idle connection, 5 of them", "KB", "≤ 16 KB"),
+        ("open stream, the first 3", "KB", "≤ 32 KB"),
+        ("open stream, 3 again", "KB", "≤ 32 KB"),
+        ("waiting request of 0.4 KB, 4 of them", "KB", "≤ 24 KB"),
+        ("waiting request of 100 KB, 2 of them", "KB", "≤ 130 KB"),
         ("longest gap of 2 streams, alone", "ms", ""),
         ("longest gap of 2 streams, beside 2 bodies of 0.002 MB", "ms", "≤ 250 ms"),
         ("burst of 8: not answered, warm-up included", "requests", "≤ 0 requests"),
@@ -83,20 +103,56 @@ def test_a_small_run_gives_every_row_with_unit_and_target(
     ] == [0, 0]
     assert "idle process" in result.stdout
     assert result.stderr.splitlines() == [
-        f"measuring: {question}" for question in ("idle process", "open streams", "uploads", "burst")
+        f"measuring: {question}"
+        for question in (
+            "idle process",
+            "idle connections",
+            "open streams",
+            "waiting requests",
+            "large waiting requests",
+            "uploads",
+            "burst",
+        )
     ]
 
 
 def test_half_of_a_burst_has_to_wait_so_that_the_queue_is_used() -> None:
-    *_, burst = measurements.measurements(Plan(1, 1, 1, 1000, requests=1000))
+    *_, burst = measurements.measurements(plan(requests=1000))
 
     assert burst.max_concurrency * len(burst.workers) == 500
 
 
 def test_large_bodies_go_to_a_worker_that_streams_nothing() -> None:
-    questions = {of.question: of for of in measurements.measurements(Plan(1, 1, 1, 1000, 1))}
+    questions = {of.question: of for of in measurements.measurements(plan())}
 
     assert [worker.model for worker in questions["uploads"].workers] == ["steady", "images"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "files"),
+    [
+        ({"streams": 700}, 1400),  # the gateway has a caller and a worker for each
+        ({"requests": 700}, 1400),
+        ({"connections": 700}, 700 + AT_ONCE),
+        ({"waiting": 700}, 700),
+    ],
+)
+def test_as_many_files_may_be_open_as_the_gateway_needs(numbers: dict[str, int], files: int) -> None:
+    assert plan(**numbers).open_files == files
+
+
+def test_more_files_than_the_system_allows_are_told_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rigs = only(monkeypatch)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (256, 4096))
+
+    result = run()
+
+    assert result.exit_code == 2
+    assert "15320 open files are needed and 4096 allowed: lower --connections" in result.stderr
+    assert "`ulimit -n 15320`" in result.stderr
+    assert rigs == []
 
 
 @pytest.mark.parametrize(("value", "status"), [(80.0, 0), (81.0, 1)])
@@ -177,6 +233,7 @@ def test_a_machine_that_cannot_tie_programs_to_us_is_told_what_is_missing(
 async def test_a_signal_ends_it_and_all_that_it_started(
     number: signal.Signals, status: int, tmp_path: Path
 ) -> None:
-    module = ("benchmarks.footprint", "--streams", "1", "--uploads", "1000000", "--body-bytes", "1000")
+    few = (f"--{name}=1" for name in ("connections", "streams", "waiting", "waiting-large"))
+    module = ("benchmarks.footprint", *few, "--uploads=1000000", "--body-bytes=1000")
     programs = 3  # two workers and the gateway
     assert await ended_by(number, module, programs, tmp_path, "measuring: uploads") == status

@@ -9,7 +9,15 @@ import httpx
 import pytest
 
 from benchmarks.footprint import rig
-from benchmarks.footprint.rig import Rig, WorkerPlan, configuration, running_rig, total_of, vm_rss_bytes
+from benchmarks.footprint.rig import (
+    Rig,
+    Sections,
+    WorkerPlan,
+    configuration,
+    running_rig,
+    total_of,
+    vm_rss_bytes,
+)
 from deploy.services import Service, ServiceFailed
 from gateway.configuration import parse
 from tests.fakes import FakeWorker, Received, Reply
@@ -67,6 +75,15 @@ def test_the_configuration_has_one_tenant_without_limits_and_each_model_once() -
     )
     assert [key.sha256 for key in settings.keys] == [hashlib.sha256(b"sk-secret").hexdigest()]
     assert settings.server.max_body_bytes == 52428800  # the default
+
+
+def test_settings_that_a_measurement_needs_join_the_others_of_their_section() -> None:
+    more: Sections = {"server": {"keep_alive_s": 600}, "routing": {"adaptive_limit": False}}
+    settings = parse(tomllib.loads(configuration(WORKERS, 1, "sk-secret", more)), {})
+
+    assert (settings.server.keep_alive_s, settings.server.port, settings.server.host) == (600, 0, "127.0.0.1")
+    assert settings.routing.adaptive_limit is False
+    assert settings.admission.max_queued == rig.MAX_QUEUED
 
 
 async def test_a_metric_is_waited_for_until_it_has_the_value() -> None:

@@ -12,6 +12,7 @@ from benchmarks.footprint.streams import (
     RequestFailed,
     Stream,
     TokenCounter,
+    asked_streams,
     chat,
     image_chat,
     open_streams,
@@ -81,6 +82,18 @@ async def test_streams_are_handed_out_with_their_first_token_and_hung_up_in_the_
     assert connections == 4
     assert {request.headers["authorization"] for request in worker.requests} == {"Bearer sk-test"}
     assert worker.requests[0].json() == json.loads(BODY)
+
+
+async def test_streams_that_have_asked_need_not_have_been_answered() -> None:
+    async def silent(request: Received, reply: Reply) -> None:
+        await reply.peer_closed()
+
+    async with FakeWorker(silent) as worker:
+        async with asked_streams(3, worker.url, "sk-test", BODY) as asked:
+            await worker.received(3)
+        await worker.closed_by_peer(3)
+
+    assert [stream.tokens for stream in asked] == [0, 0, 0]
 
 
 async def test_reach_waits_for_more_tokens_of_every_stream() -> None:

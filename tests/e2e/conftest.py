@@ -13,6 +13,7 @@ from openai import OpenAI
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy import demo, fleets, services
+from gateway import server
 from tests.ports import free_ports
 from workers.cpu import locate
 
@@ -63,6 +64,17 @@ def metric(url: str, name: str, **labels: str) -> float:
         for sample in family.samples
         if sample.name == name and labels.items() <= sample.labels.items()
     )
+
+
+class Nobody:
+    """What no application is."""
+
+
+@pytest.fixture(params=["direct", "asgi"])
+def either_lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a caller sees is the same by both lanes, so the test runs once by each."""
+    if request.param == "asgi":
+        monkeypatch.setattr(server, "ServesDirectly", Nobody)
 
 
 @pytest.fixture(scope="package")

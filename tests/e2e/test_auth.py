@@ -15,6 +15,8 @@ from tests.e2e.callers import CHAT, COMPLETIONS, QUESTION, STREAMED, Caller, hea
 from tests.e2e.observed import NOWHERE, TENANT, observed
 from tests.fakes import FakeWorker, Received, Reply, compact
 
+pytestmark = pytest.mark.usefixtures("either_lane")
+
 CONTENT = compact(QUESTION)
 GET_MODELS = "/v1/models"
 EXPIRED = "sk-expired-0123456789abcdefghijklmnopqrstuvwxyz"

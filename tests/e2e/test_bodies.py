@@ -13,6 +13,8 @@ from tests.e2e.callers import CHAT, COMPLETIONS, COST, QUESTION, STREAMED, Calle
 from tests.e2e.observed import observed
 from tests.fakes import FakeWorker, Received, Reply, compact, framed, plain_answer, response_head, sse_event
 
+pytestmark = pytest.mark.usefixtures("either_lane")
+
 MESSAGES = [{"role": "user", "content": "hi"}]
 ODD = (
     b'{ "model" : "smollm2",\n\t"prompt":"caf\\u00e9 \xe6\x97\xa5", "max_tokens":8,'

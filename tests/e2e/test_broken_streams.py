@@ -20,6 +20,8 @@ from tests.fakes import (
     sse_event,
 )
 
+pytestmark = pytest.mark.usefixtures("either_lane")
+
 TOKEN = {"choices": [{"index": 0, "text": " glad", "finish_reason": None}]}
 FAILURE = b'{"error": {"message": "EngineCore at 10.0.0.7", "type": "InternalServerError", "code": 500}}'
 

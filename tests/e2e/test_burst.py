@@ -16,6 +16,8 @@ from tests.e2e.program import program
 from tests.fakes import FakeWorker, Received, Reply, plain_answer
 from tests.vllm_answers import TOKEN
 
+pytestmark = pytest.mark.usefixtures("either_lane")
+
 BURST = 1000
 BURST_GUARD_S = 100.0  # the SDK itself takes seconds of CPU for a thousand requests
 WARM_UPS = 2  # until the allocator's pools, which do not shrink, have stopped growing

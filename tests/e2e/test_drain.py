@@ -13,6 +13,8 @@ from tests.e2e.observed import limited, observed
 from tests.e2e.program import DRAINING, program
 from tests.fakes import PROMPT_TOKENS, FakeWorker
 
+pytestmark = pytest.mark.usefixtures("either_lane")
+
 
 async def test_a_drain_serves_what_was_accepted_and_refuses_what_comes() -> None:
     gate = StreamGate(holds_plain=True)

@@ -12,6 +12,8 @@ from tests.e2e.callers import COMPLETIONS, QUESTION, STREAMED, Caller
 from tests.e2e.observed import NOWHERE, TENANT, observed
 from tests.fakes import FakeWorker, answer_of
 
+pytestmark = pytest.mark.usefixtures("either_lane")
+
 SECRET = "a secret of 10.0.0.7"
 
 

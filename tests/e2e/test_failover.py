@@ -1,8 +1,12 @@
 """Is a request tried elsewhere exactly when no worker can have begun it?"""
 
+import pytest
+
 from tests.e2e.callers import COMPLETIONS, COST, QUESTION, STREAMED
 from tests.e2e.observed import STEADY_PROBES, limited, observed
 from tests.fakes import FakeWorker, Received, Reply, plain_answer
+
+pytestmark = pytest.mark.usefixtures("either_lane")
 
 ROUND_ROBIN = {"policy": "round_robin"}
 

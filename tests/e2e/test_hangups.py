@@ -17,6 +17,8 @@ from tests.e2e.callers import COMPLETIONS, QUESTION, STREAMED, Caller, head_of, 
 from tests.e2e.observed import STEADY_PROBES, limited, observed
 from tests.fakes import PROMPT_TOKENS, FakeWorker, Received, Reply, response_head
 
+pytestmark = pytest.mark.usefixtures("either_lane")
+
 LEAVING = pytest.mark.parametrize("leave", [Caller.leave, Caller.reset], ids=["by FIN", "by RST"])
 EITHER = pytest.mark.parametrize("body", [QUESTION, STREAMED], ids=["plain", "streamed"])
 Leave = Callable[[Caller], None]

@@ -12,6 +12,8 @@ from tests.e2e.callers import COMPLETIONS, COST, QUESTION, STREAMED, Caller
 from tests.e2e.observed import observed
 from tests.fakes import FakeWorker, Received, Reply, answer_of, plain_answer, response_head
 
+pytestmark = pytest.mark.usefixtures("either_lane")
+
 TWENTY = {"model": MODEL, "prompt": list(range(7))}  # without max_tokens; the worker takes 7 + 13
 
 

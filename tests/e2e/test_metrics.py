@@ -3,6 +3,7 @@
 import asyncio
 import random
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import MODEL
@@ -10,6 +11,8 @@ from tests.e2e.callers import COMPLETIONS, QUESTION, STREAMED
 from tests.e2e.observed import observed
 from tests.fakes import FakeWorker, Received, Reply, plain_answer
 from tests.gateway.test_metrics_exposition import CONTRACT
+
+pytestmark = pytest.mark.usefixtures("either_lane")
 
 
 async def test_the_metrics_of_the_contract_are_there_with_their_labels() -> None:

@@ -15,6 +15,8 @@ from tests.e2e.observed import NOWHERE, STEADY_PROBES, TENANT, Observed, observe
 from tests.fakes import PROMPT_TOKENS, FakeWorker, Received, Reply, answer_of, plain_answer
 from tests.vllm_answers import TOKEN
 
+pytestmark = pytest.mark.usefixtures("either_lane")
+
 MESSAGES: Any = [{"role": "user", "content": "hi"}]
 CHAT: Any = {"model": MODEL, "messages": MESSAGES, "max_tokens": 3}
 TEXT: Any = {"model": MODEL, "prompt": "hi", "max_tokens": 3}

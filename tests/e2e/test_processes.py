@@ -205,6 +205,21 @@ async def test_a_signal_ends_all_processes_once_their_streams_have_ended(
         assert await gateway.program.process.wait() == 0
 
 
+async def test_a_process_that_drains_alone_leaves_what_comes_to_the_other(
+    tmp_path: Path, redis_url: str
+) -> None:
+    gate = StreamGate(holds_plain=False)
+    async with FakeWorker(gate) as worker, pair(worker, tmp_path, redis_url) as gateway:
+        async with streams(gateway) as both:
+            os.kill(next(iter(both)), signal.SIGTERM)
+            await gateway.program.says(DRAINING)
+            await gateway.ask(20)
+            gate.open.set()
+            for stream in both.values():
+                assert len([chunk async for chunk in stream]) == 1
+        await gateway.complete()
+
+
 async def test_a_process_that_is_told_twice_of_the_same_signal_drains_on(
     tmp_path: Path, redis_url: str
 ) -> None:

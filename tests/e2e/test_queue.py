@@ -5,12 +5,15 @@ import contextlib
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.conftest import KEY, sha256
 from tests.e2e.callers import COMPLETIONS, COST, QUESTION, Caller
 from tests.e2e.gates import Gate
 from tests.e2e.observed import STEADY_PROBES, TENANT, Observed, limited, observed
 from tests.fakes import PROMPT_TOKENS, FakeWorker, Received, Reply, plain_answer
+
+pytestmark = pytest.mark.usefixtures("either_lane")
 
 OTHER_KEY = "sk-test-of-the-other-tenant"
 TWO_TENANTS: dict[str, Any] = {

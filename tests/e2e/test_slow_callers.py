@@ -3,10 +3,14 @@
 import asyncio
 import json
 
+import pytest
+
 from tests.conftest import MODEL
 from tests.e2e.callers import COMPLETIONS, COST, QUESTION, STREAMED, Caller, head_of, sockets
 from tests.e2e.observed import POLL_S, limited, observed
 from tests.fakes import PROMPT_TOKENS, FakeWorker, Received, Reply, compact, plain_answer
+
+pytestmark = pytest.mark.usefixtures("either_lane")
 
 LARGE_EVENT = {"choices": [{"index": 0, "text": "x" * 100_000}]}
 MOST_BYTES = 20_000_000  # what kernel and gateway may hold together for one caller

@@ -18,6 +18,8 @@ from tests.fakes import (
     sse_event,
 )
 
+pytestmark = pytest.mark.usefixtures("either_lane")
+
 TOKEN = {"choices": [{"index": 0, "text": " glad", "finish_reason": None}]}
 USAGE = {"choices": [], "usage": {"prompt_tokens": 7, "total_tokens": 10, "completion_tokens": 3}}
 

@@ -13,6 +13,8 @@ from tests.conftest import MODEL, Served, configuration, served, sha256
 from tests.e2e.callers import CHAT, COMPLETIONS, QUESTION
 from tests.fakes import FakeWorker
 
+pytestmark = pytest.mark.usefixtures("either_lane")
+
 MESSAGES: Any = [{"role": "user", "content": "hi"}]
 ASKED: dict[str, Any] = {"model": MODEL, "messages": MESSAGES}
 WEB, DATA = "http://127.0.0.1:9/cat.png", "data:image/png;base64,iVBORw0KGgo="

@@ -3,10 +3,14 @@
 import asyncio
 from functools import partial
 
+import pytest
+
 from tests.e2e.callers import COMPLETIONS, QUESTION
 from tests.e2e.gates import Gate
 from tests.e2e.observed import GUARD_S, STEADY_PROBES, limited, observed
 from tests.fakes import MODEL, FakeWorker, answer_probe, plain_answer
+
+pytestmark = pytest.mark.usefixtures("either_lane")
 
 LONG = QUESTION | {"prompt": [1], "max_tokens": 3000}
 SHORT = QUESTION | {"prompt": [1] * 500}  # though it would come after the other, of one tenant

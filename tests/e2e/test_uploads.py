@@ -8,6 +8,8 @@ from tests.e2e.callers import COMPLETIONS, QUESTION, Caller, head_of
 from tests.e2e.observed import observed
 from tests.fakes import FakeWorker, compact, framed
 
+pytestmark = pytest.mark.usefixtures("either_lane")
+
 
 async def test_a_body_over_the_limit_is_refused_by_its_stated_length() -> None:
     async with FakeWorker() as worker, observed(worker, server={"max_body_bytes": 4096}) as gateway:

@@ -23,6 +23,8 @@ from tests.e2e.test_admin import ADMIN_KEY
 from tests.fakes import PROMPT_TOKENS, FakeWorker, Received, Reply, plain_answer
 from tests.ports import free_ports
 
+pytestmark = pytest.mark.usefixtures("either_lane")
+
 LABELS = ("tenant", "key", "model", "outcome")
 BY = f"day,{','.join(LABELS)}"
 MEASURES = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens")

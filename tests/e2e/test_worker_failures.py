@@ -8,6 +8,8 @@ from tests.e2e.callers import COMPLETIONS, QUESTION, STREAMED
 from tests.e2e.observed import STEADY_PROBES, observed
 from tests.fakes import FakeWorker, Received, Reply, Script, response_head
 
+pytestmark = pytest.mark.usefixtures("either_lane")
+
 EITHER = pytest.mark.parametrize("body", [QUESTION, STREAMED], ids=["plain", "streamed"])
 BODIES = [
     ("application/json", b'{ "error" : {"message":"no",  "type":"BadRequestError", "x": [1] ,"code":400}}\n'),

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from gateway.accepting import AWAY
 from gateway.processes import Pace, Parent, Seat
 
 TOLD = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP}
@@ -40,6 +41,18 @@ def obey_once_told(seat: Seat) -> None:
     while signal.SIGTERM not in signal.sigpending():
         time.sleep(0.001)
     obey(seat)
+
+
+def watch(seat: Seat) -> None:
+    """The first one accepts, but not its successor. The other one says at each SIGHUP who does."""
+    mark = seat.folder / "begun"
+    if seat.number == 0 and not mark.exists():
+        mark.touch()
+        seat.loads.tell(0, 0.0)
+    say(seat.number, "up", os.getpid())
+    while signal.sigwait(TOLD) == signal.SIGHUP:
+        if seat.number == 1:
+            say(seat.number, "sees", *seat.loads.lighter(AWAY))
 
 
 def drain(seat: Seat) -> None:
@@ -82,7 +95,9 @@ def refuse_first_fork(fork: Callable[[], int]) -> Callable[[], int]:
     return forks
 
 
-WORKS = {work.__name__: work for work in (obey, obey_once_told, drain, hang, fail, fail_when_told, outlive)}
+WORKS = {
+    work.__name__: work for work in (obey, obey_once_told, watch, drain, hang, fail, fail_when_told, outlive)
+}
 
 if __name__ == "__main__":
     work, count, *more = sys.argv[1:]

@@ -47,7 +47,7 @@ def closed(**fields: Any) -> Books:
 
 def sums(tallies: Tallies) -> dict[tuple[str, ...], tuple[int, float]]:
     """How many, and their sum, by labels."""
-    return {labels: (sum(tally.counts), tally.total) for labels, tally in tallies.by_labels.items()}
+    return {labels: (sum(tally.counts), tally.total) for labels, tally in tallies.items()}
 
 
 def test_a_request_is_counted_by_how_it_ended() -> None:
@@ -65,7 +65,7 @@ def test_a_stranger_and_an_unread_request_make_no_series_of_their_own() -> None:
     assert ledger.requests == {("chat", NONE, NONE, "not_json"): 1}
     assert sums(ledger.seconds) == {("chat", NONE): (1, 2.0)}
     for tallies in (ledger.overhead, ledger.ttft, ledger.inter_token, ledger.estimate_error):
-        assert tallies.by_labels == {}
+        assert tallies == {}
     assert ledger.tokens == {}
 
 
@@ -78,11 +78,11 @@ def test_a_trips_times_are_counted_each_in_its_own_histogram() -> None:
 
 def test_histograms_of_other_labels_are_counted_apart() -> None:
     tallies = Tallies(SECONDS)
-    tallies.at("a").add(0.1)
-    tallies.at("a").add(0.1)
-    tallies.at("b").add(700.0)
+    tallies["a",].add(0.1)
+    tallies["a",].add(0.1)
+    tallies["b",].add(700.0)
     assert sums(tallies) == {("a",): (2, 0.2), ("b",): (1, 700.0)}
-    assert tallies.at("b").counts[-1] == 1
+    assert tallies["b",].counts[-1] == 1
 
 
 def test_the_gaps_of_a_stream_are_added_when_it_ends() -> None:
@@ -94,11 +94,11 @@ def test_the_gaps_of_a_stream_are_added_when_it_ends() -> None:
     whole = Tally(TOKEN_SECONDS)
     whole.add(0.004)
     whole.add(0.25)
-    assert books.ledger.inter_token.by_labels == {("small",): whole}
+    assert books.ledger.inter_token == {("small",): whole}
 
 
 def test_a_refusal_of_the_worker_is_no_first_token() -> None:
-    assert closed(outcome="worker_refused", usage=None).ledger.ttft.by_labels == {}
+    assert closed(outcome="worker_refused", usage=None).ledger.ttft == {}
 
 
 def test_tokens_are_counted_as_the_worker_reports_them() -> None:
@@ -117,7 +117,7 @@ def test_the_estimate_is_held_against_the_real_count() -> None:
 
 
 def test_a_prompt_of_no_tokens_says_nothing_of_the_estimate() -> None:
-    assert closed(usage=Usage(0, 2)).ledger.estimate_error.by_labels == {}
+    assert closed(usage=Usage(0, 2)).ledger.estimate_error == {}
 
 
 def test_waits_are_counted_by_bucket_and_outcome() -> None:

@@ -185,9 +185,9 @@ async def test_where_no_worker_is_well_it_is_said() -> None:
 async def test_the_request_arrives_with_its_id_and_its_bytes() -> None:
     async with FakeWorker() as worker, hall(worker) as at:
         walked, asked = trip(), job(body=(b'{"a":1', memoryview(b',"b":2}')))
-        async with at.admission.enter(asked, walked) as turn:
-            with await at.dispatcher.open(asked, turn, walked) as answer:
-                assert answer.status == 200
+        enter, open_ = at.admission.enter, at.dispatcher.open
+        with await enter(asked, walked) as turn, await open_(asked, turn, walked) as answer:
+            assert answer.status == 200
         [request] = worker.requests
     assert (request.target, request.body) == ("/v1/chat/completions", b'{"a":1,"b":2}')
     assert request.headers["x-request-id"] == "req-1"
@@ -199,10 +199,10 @@ async def test_the_request_arrives_with_its_id_and_its_bytes() -> None:
 async def test_a_worker_out_of_reach_is_replaced_by_another(nowhere: str) -> None:
     async with FakeWorker() as worker, hall(nowhere, worker) as at:
         walked = trip()
-        async with at.admission.enter(job(), walked) as turn:
-            with await at.dispatcher.open(job(), turn, walked):
-                assert at.in_flight() == {"w0": 0, "w1": 1}
-                assert turn.place.member.id == "w1"
+        enter, open_ = at.admission.enter, at.dispatcher.open
+        with await enter(job(), walked) as turn, await open_(job(), turn, walked):
+            assert at.in_flight() == {"w0": 0, "w1": 1}
+            assert turn.place.member.id == "w1"
         assert (walked.worker, walked.sent_at) == ("w1", at.clock.now)
         assert (at.ledger.retries, at.ledger.worker_failures) == (1, {("w0", "unreachable"): 1})
         assert at.fleet.members["w0"].failures == 1
@@ -212,9 +212,8 @@ async def test_where_all_others_are_full_the_failure_is_told(nowhere: str) -> No
     async with hall(nowhere, "http://full", limit=1) as at:
         busy = at.fleet.occupy("w1", job())
         walked = trip()
-        with pytest.raises(WorkerUnreachable):
-            async with at.admission.enter(job(), walked) as turn:
-                await at.dispatcher.open(job(), turn, walked)
+        with pytest.raises(WorkerUnreachable), await at.admission.enter(job(), walked) as turn:
+            await at.dispatcher.open(job(), turn, walked)
         busy.close()
         assert (walked.worker, walked.sent_at) == ("w0", None)
         assert (at.ledger.retries, at.ledger.worker_failures) == (0, {("w0", "unreachable"): 1})
@@ -232,7 +231,7 @@ async def test_a_request_that_only_went_into_a_stale_connection_was_not_sent() -
     async with hall(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as at:
         walked = trip()
         seen: list[float | None] = []
-        async with at.admission.enter(job(), walked) as turn:
+        with await at.admission.enter(job(), walked) as turn:
             with await at.dispatcher.open(job(), turn, walked) as answer:
                 assert await answer.read() == b""
             seen.append(walked.sent_at)
@@ -246,9 +245,8 @@ async def test_a_request_that_only_went_into_a_stale_connection_was_not_sent() -
 async def test_no_more_than_three_workers_are_tried(nowhere: str) -> None:
     async with hall(*[nowhere] * 4) as at:
         walked = trip()
-        with pytest.raises(WorkerUnreachable):
-            async with at.admission.enter(job(), walked) as turn:
-                await at.dispatcher.open(job(), turn, walked)
+        with pytest.raises(WorkerUnreachable), await at.admission.enter(job(), walked) as turn:
+            await at.dispatcher.open(job(), turn, walked)
         assert at.ledger.retries == 2
         assert sum(at.ledger.worker_failures.values()) == 3
         assert [member.failures for member in at.fleet.members.values()].count(0) == 1
@@ -256,9 +254,8 @@ async def test_no_more_than_three_workers_are_tried(nowhere: str) -> None:
 
 async def test_when_the_last_worker_is_ejected_the_caller_hears_that_there_is_none(nowhere: str) -> None:
     async with hall(nowhere, failures=1) as at:
-        with pytest.raises(NoWorker):
-            async with at.admission.enter(job(), trip()) as turn:
-                await at.dispatcher.open(job(), turn, trip())
+        with pytest.raises(NoWorker), await at.admission.enter(job(), trip()) as turn:
+            await at.dispatcher.open(job(), turn, trip())
         assert not at.fleet.members["w0"].up
         assert at.ledger.worker_failures == {("w0", "unreachable"): 1}
 
@@ -269,9 +266,8 @@ async def test_a_worker_that_may_have_begun_is_not_replaced() -> None:
 
     async with FakeWorker(dies) as first, FakeWorker() as second, hall(first, second) as at:
         walked = trip()
-        with pytest.raises(WorkerBroke):
-            async with at.admission.enter(job(), walked) as turn:
-                await at.dispatcher.open(job(), turn, walked)
+        with pytest.raises(WorkerBroke), await at.admission.enter(job(), walked) as turn:
+            await at.dispatcher.open(job(), turn, walked)
         assert (len(first.requests), len(second.requests)) == (1, 0)
         assert (walked.worker, at.ledger.retries) == ("w0", 0)
         assert walked.sent_at is not None

@@ -14,18 +14,19 @@ from gateway.accounting import Ledger
 from gateway.auth import Authenticator
 from gateway.endpoints import Completions, Models, public_app
 from gateway.errors import BadRequest, Draining, Unauthorized
-from gateway.exchange import ClientGone, Exchange
+from gateway.exchange import ClientGone, Exchange, Line
 from gateway.fleet import Catalogue, Fleet, Member
 from gateway.fleet.catalogue import Card
 from gateway.limits import RateLimiter
-from gateway.model import Caller, Endpoint, Headers, Incoming, Model, Tenant, Trip
+from gateway.model import Caller, Endpoint, Fields, Incoming, Model, Tenant, Trip
 from gateway.openapi import public_document
 from gateway.pages import Page
 from gateway.pipeline import Corridor
 from gateway.stores.memory import MemoryStore
 from gateway.underway import UnderWay
 from tests.conftest import KEY
-from tests.gateway.test_exchange import Asgi, part
+from tests.gateway.test_asgi import Asgi, part
+from tests.gateway.test_exchange import FakeLine
 from tests.gateway.test_model import SALT, Clock, caller
 from tests.gateway.visiting import Seen, visit
 
@@ -41,15 +42,19 @@ class FakeAuthenticator:
         self._caller = Caller(tenant, "acme-1", SALT)
         self._at_once = at_once
 
-    def recognise(self, headers: Headers) -> Caller | None:
+    def recognise(self, fields: Fields) -> Caller | None:
         self.asked.append("recognise")
-        return self._caller if self._at_once and BEARER in headers else None
+        return self._caller if self._at_once and self._knows(fields) else None
 
-    async def identify(self, headers: Headers) -> Caller:
+    async def identify(self, fields: Fields) -> Caller:
         self.asked.append("identify")
-        if BEARER not in headers:
+        if not self._knows(fields):
             raise Unauthorized
         return self._caller
+
+    def _knows(self, fields: Fields) -> bool:
+        name, value = BEARER
+        return fields.get(name) == value
 
 
 class Building:
@@ -81,6 +86,9 @@ class Marker:
 
     async def __call__(self, *_: object) -> None:
         self.served.append(self.path)
+
+    async def serve(self, line: Line) -> None:
+        """Not through ASGI."""
 
 
 # Pages
@@ -196,6 +204,7 @@ async def test_there_is_nothing_else(path: str, method: str) -> None:
 @pytest.mark.parametrize("endpoint", Endpoint)
 async def test_completions_have_their_exact_path(endpoint: Endpoint) -> None:
     building = Building()
+    assert building.app.direct.keys() == {of.path.encode() for of in Endpoint}
     asgi = Asgi(path=endpoint.path, raw_path=endpoint.path.encode())
     await building.app(asgi.scope, asgi.receive, asgi.send)
     assert building.served == [endpoint.path]
@@ -276,6 +285,13 @@ class Desk:
         return line["status"], line["outcome"]
 
 
+def told(asgi: Asgi) -> tuple[int, dict[bytes, bytes], bytes]:
+    """The answer that was given, whole: status, headers, body."""
+    head, body = asgi.sent
+    assert not body["more_body"]
+    return head["status"], dict(head["headers"]), body["body"]
+
+
 def raising(error: BaseException) -> Walk:
     async def walk(incoming: Incoming, exchange: Exchange, trip: Trip) -> None:
         raise error
@@ -294,29 +310,44 @@ async def test_a_request_is_brought_to_the_corridor_and_counted_at_its_end() -> 
 
     desk = Desk(walk)
     asgi = await desk.serve(headers=[(b"content-type", b"application/json"), (b"x-request-id", b"mine")])
-    assert [(status, body) for status, _, body in asgi.connection.replies] == [(200, b"{}")]
+    status, _, body = told(asgi)
+    assert (status, body) == (200, b"{}")
     assert desk.outcome() == (200, "ok")
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
 async def test_completions_take_post(method: str) -> None:
     desk = Desk(raising(AssertionError("not reached")))
-    [(status, headers, body)] = (await desk.serve(method=method)).connection.replies
+    status, headers, body = told(await desk.serve(method=method))
     assert (status, json.loads(body)["error"]["code"]) == (405, "method_not_allowed")
-    assert b"allow: POST\r\n" in headers
+    assert headers[b"allow"] == b"POST"
     assert desk.outcome() == (405, "method_not_allowed")
+
+
+async def test_a_request_is_served_the_same_without_asgi() -> None:
+    async def walk(incoming: Incoming, exchange: Exchange, trip: Trip) -> None:
+        assert (incoming.fields, len(desk.under_way)) == (line.fields, 1)
+        trip.outcome = "ok"
+        await exchange.reply(200, [], await exchange.body())
+
+    desk = Desk(walk)
+    line = FakeLine(b"{}")
+    await desk.app.serve(line)
+    assert line.answer()[::2] == (200, b"{}")
+    assert len(desk.under_way) == 0
+    assert desk.outcome() == (200, "ok")
 
 
 async def test_an_error_of_a_room_is_told() -> None:
     desk = Desk(raising(BadRequest("No.", param="n")))
-    [(status, _, body)] = (await desk.serve()).connection.replies
+    status, _, body = told(await desk.serve())
     assert (status, json.loads(body)["error"]["message"]) == (400, "No.")
     assert desk.outcome() == (400, "invalid_value")
 
 
 async def test_a_bug_is_told_without_its_text_and_logged_with_it(caplog: pytest.LogCaptureFixture) -> None:
     desk = Desk(raising(ZeroDivisionError("secret")))
-    [(status, _, body)] = (await desk.serve()).connection.replies
+    status, _, body = told(await desk.serve())
     assert (status, json.loads(body)["error"]["code"]) == (500, "internal_error")
     assert b"secret" not in body
     [record] = caplog.records
@@ -329,7 +360,7 @@ async def test_a_bug_is_told_without_its_text_and_logged_with_it(caplog: pytest.
 async def test_a_caller_who_leaves_during_the_upload_is_counted_and_told_nothing() -> None:
     desk = Desk(raising(ClientGone()))
     asgi = await desk.serve()
-    assert (asgi.connection.replies, asgi.sent) == ([], [])
+    assert asgi.sent == []
     assert desk.outcome() == (0, "client_gone")
 
 
@@ -354,7 +385,7 @@ async def test_a_caller_who_leaves_later_is_counted_and_the_task_goes_on() -> No
     asgi.connection.on_lost()
     assert await serving == 0
     assert desk.outcome() == (0, "client_gone")
-    assert asgi.connection.replies == []
+    assert asgi.sent == []
 
 
 async def test_a_caller_who_is_sent_away_is_told_why() -> None:
@@ -365,7 +396,7 @@ async def test_a_caller_who_is_sent_away_is_told_why() -> None:
         await asyncio.sleep(0)
     desk.under_way.send_away(Draining("Bye.", retry_after_s=1))
     await serving
-    [(status, _, body)] = asgi.connection.replies
+    status, _, body = told(asgi)
     assert (status, json.loads(body)["error"]["message"]) == (503, "Bye.")
     assert desk.outcome() == (503, "draining")
 

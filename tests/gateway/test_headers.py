@@ -12,42 +12,55 @@ from gateway.errors import (
     Unauthorized,
     WorkerTimeout,
 )
-from gateway.headers import go_duration, of_error, request_id, told
+from gateway.headers import by_name, go_duration, lines, of_error, request_id, split, told
 from gateway.model import Quota, Quotas
 from tests.gateway.test_model import job, trip
 
 
 @pytest.mark.parametrize("value", [b"a", b"A.b_c-9", b"x" * 64])
 def test_the_callers_own_harmless_id_is_kept(value: bytes) -> None:
-    assert request_id([(b"host", b"h"), (b"x-request-id", value)]) == value.decode()
+    assert request_id({b"host": b"h", b"x-request-id": value}) == value.decode()
 
 
 @pytest.mark.parametrize("value", [b"", b"x" * 65, b"a b", b"a\n", b"a/b", b"\xc3\xa9", b'"'])
 def test_any_other_id_is_replaced(value: bytes) -> None:
-    made = request_id([(b"x-request-id", value)])
+    made = request_id({b"x-request-id": value})
     assert made != value.decode("latin-1")
     assert len(made) == 32
 
 
 def test_ids_that_are_made_differ() -> None:
-    assert request_id([]) != request_id([])
+    assert request_id({}) != request_id({})
 
 
-def test_the_last_id_counts_if_it_is_harmless() -> None:
-    headers = [(b"x-request-id", b"not ok"), (b"x-request-id", b"two")]
-    assert request_id(headers) == "two"
-    assert request_id(headers[::-1]) not in ("two", "not ok")
+def test_headers_are_found_by_name_and_those_that_come_twice_are_joined() -> None:
+    headers = [(b"a", b"1"), (b"b", b"2")]
+    assert by_name(headers) == {b"a": b"1", b"b": b"2"}
+    assert by_name([*headers, (b"a", b"3"), (b"c", b"")]) == {b"a": b"1, 3", b"b": b"2", b"c": b""}
+    assert by_name([]) == {}
+
+
+def test_of_two_ids_neither_counts() -> None:
+    fields = by_name([(b"x-request-id", b"one"), (b"x-request-id", b"two")])
+    assert request_id(fields) not in ("one", "two")
+
+
+def test_headers_are_split_as_they_were_joined() -> None:
+    headers = [(b"a", b"1: 2"), (b"b", b"")]
+    assert lines(headers) == b"a: 1: 2\r\nb: \r\n"
+    assert list(split(lines(headers))) == headers
+    assert list(split(lines([]))) == []
 
 
 def test_an_answer_to_a_stranger_tells_its_id_and_the_time_it_took() -> None:
-    headers = dict(told(trip(began=1000.0), 1000.0129))
+    headers = dict(split(told(trip(began=1000.0), 1000.0129)))
     assert headers == {b"x-request-id": b"req-1", b"openai-processing-ms": b"12"}
 
 
 def test_an_answer_tells_of_its_way_and_of_the_limits() -> None:
     quotas = Quotas(Quota(600, 599, 0.1), Quota(1000, 250, 45.0))
     walked = trip(quotas=quotas, job=job(bucket=2), worker="w1", queue_s=0.25)
-    headers = dict(told(walked, walked.began))
+    headers = dict(split(told(walked, walked.began)))
     assert headers == {
         b"x-request-id": b"req-1",
         b"openai-processing-ms": b"0",
@@ -72,7 +85,7 @@ def test_an_answer_tells_of_its_way_and_of_the_limits() -> None:
     ],
 )
 def test_a_limit_that_does_not_exist_is_not_told(quotas: Quotas, kinds: set[str]) -> None:
-    names = [name.decode() for name, _ in told(trip(quotas=quotas), 1000.0)]
+    names = [name.decode() for name, _ in split(told(trip(quotas=quotas), 1000.0))]
     assert {name.rpartition("-")[2] for name in names if name.startswith("x-ratelimit-")} == kinds
 
 

@@ -38,16 +38,15 @@ def limiter(store: LimitStore) -> RateLimiter:
 
 async def taken_for(tenant: Tenant, **fields: Any) -> int:
     store = ScriptedStore()
-    async with limiter(store).reserve(job(tenant, **fields)):
+    with await limiter(store).reserve(job(tenant, **fields)):
         [(_, _, tokens)] = store.taken
     return tokens
 
 
 async def refused(verdict: Verdict, **fields: Any) -> RateLimited:
     store = ScriptedStore(verdict)
-    with pytest.raises(RateLimited) as caught:
-        async with limiter(store).reserve(job(**fields)):
-            raise AssertionError("the room was entered")
+    with pytest.raises(RateLimited) as caught, await limiter(store).reserve(job(**fields)):
+        raise AssertionError("the room was entered")
     assert store.settled == []
     return caught.value
 
@@ -84,9 +83,9 @@ async def test_a_request_larger_than_a_limit_hears_without_asking_the_store_that
 ) -> None:
     tenant, store = Tenant("acme", **{name: 100}), ScriptedStore()  # type: ignore[arg-type]
     request = job(tenant, prompt_tokens=prompt, max_output_tokens=output, max_tokens_given=given)
-    with pytest.raises(RateLimited, match=f"more than the limit of 100 a {period} can ever grant") as caught:
-        async with limiter(store).reserve(request):
-            raise AssertionError("the room was entered")
+    message = f"more than the limit of 100 a {period} can ever grant"
+    with pytest.raises(RateLimited, match=message) as caught:
+        await limiter(store).reserve(request)
     assert (caught.value.kind, caught.value.code) == ("tokens", "rate_limit_exceeded")
     assert caught.value.should_retry is False
     assert store.taken == []
@@ -95,7 +94,7 @@ async def test_a_request_larger_than_a_limit_hears_without_asking_the_store_that
 
 async def test_leaving_settles_with_what_was_charged_last() -> None:
     store = ScriptedStore()
-    async with limiter(store).reserve(job()) as reservation:
+    with await limiter(store).reserve(job()) as reservation:
         assert isinstance(reservation, Reservation)
         assert reservation.quotas == GRANTED.quotas
         reservation.charge(Usage(10, 1))
@@ -107,9 +106,8 @@ async def test_leaving_settles_with_what_was_charged_last() -> None:
 
 async def test_a_request_that_was_not_charged_is_refunded() -> None:
     store = ScriptedStore()
-    with pytest.raises(ZeroDivisionError):
-        async with limiter(store).reserve(job()):
-            raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), await limiter(store).reserve(job()):
+        raise ZeroDivisionError
     [(_, _, reserved, used)] = store.settled
     assert (reserved, used) == (30, None)
 
@@ -117,8 +115,8 @@ async def test_a_request_that_was_not_charged_is_refunded() -> None:
 async def test_two_requests_of_one_id_hold_two_leases() -> None:
     store = MemoryStore(Clock())
     made, tenant = limiter(store), Tenant("acme", max_concurrency=2)
-    async with made.reserve(job(tenant, id="same")):
-        async with made.reserve(job(tenant, id="same")):
+    with await made.reserve(job(tenant, id="same")):
+        with await made.reserve(job(tenant, id="same")):
             assert store.leases(tenant) == 2
         assert store.leases(tenant) == 1
     assert store.leases(tenant) == 0

@@ -30,15 +30,13 @@ class Process:
 
     async def told(self) -> int:
         """How many requests of all processes it tells of."""
-        snapshots = (await self.board.snapshots()).values()
-        return sum(sum(one.counters["requests"].values()) for one in snapshots)
+        total, _ = await self.board.total()
+        return sum(total.counters.get("requests", {}).values())
 
-    async def gauges(self) -> dict[int, float]:
-        """Which processes show requests in flight."""
-        snapshots = await self.board.snapshots()
-        return {
-            number: sum(one.gauges["in_flight"].values()) for number, one in snapshots.items() if one.gauges
-        }
+    async def gauges(self) -> tuple[set[int], float]:
+        """Which processes run, and how many requests are in flight: one at each."""
+        total, pids = await self.board.total()
+        return set(pids), sum(total.gauges["in_flight"].values())
 
     @asynccontextmanager
     async def killed(self) -> AsyncIterator[None]:
@@ -72,7 +70,7 @@ async def test_each_tells_at_once_what_all_have_counted(here: Process, there: Pr
             there.count(requests)
             assert await here.told() == await there.told()
         assert await here.told() == 6
-        assert await here.gauges() == {0: 1, 1: 1}
+        assert await here.gauges() == ({0, 1}, 2)
 
 
 async def test_what_was_told_of_a_process_is_told_after_it_was_killed(here: Process, there: Process) -> None:
@@ -82,7 +80,7 @@ async def test_what_was_told_of_a_process_is_told_after_it_was_killed(here: Proc
             assert await here.told() == 5
             there.count(1)  # of that nobody has heard
         assert await here.told() == 5
-        assert await here.gauges() == {0: 1}
+        assert await here.gauges() == ({0}, 1)
 
 
 async def test_what_a_process_told_of_itself_outlives_it(here: Process, there: Process) -> None:
@@ -104,7 +102,7 @@ async def test_a_successor_counts_on(here: Process, there: Process, tmp_path: Pa
                 assert await here.told() == requests - 1
                 successor.count(1)
                 assert await here.told() == await successor.told() == requests
-                assert await here.gauges() == {0: 1, 1: 1}
+                assert await here.gauges() == ({0, 1}, 2)
 
 
 async def test_a_process_that_ends_well_leaves_all_its_counts(here: Process, there: Process) -> None:
@@ -140,7 +138,7 @@ async def test_what_has_not_changed_is_not_written_again(here: Process) -> None:
 
 async def test_a_process_that_has_not_begun_is_left_out(here: Process) -> None:
     async with here.board:
-        assert (await here.board.snapshots()).keys() == {0}
+        assert await here.gauges() == ({0}, 1)
 
 
 async def test_a_process_that_hangs_is_told_of_by_its_file(
@@ -156,7 +154,7 @@ async def test_a_process_that_hangs_is_told_of_by_its_file(
         silent.listen()
         async with here.board:
             assert await here.told() == 5
-            assert await here.gauges() == {0: 1, 1: 1}
+            assert await here.gauges() == ({0, 1}, 2)
 
 
 async def test_a_process_that_dies_while_it_is_asked_shows_no_gauges(
@@ -168,7 +166,7 @@ async def test_a_process_that_dies_while_it_is_asked_shows_no_gauges(
     dying = await asyncio.start_unix_server(lambda _, writer: writer.close(), tmp_path / "1.socket")
     async with dying, here.board:
         assert await here.told() == 5
-        assert await here.gauges() == {0: 1}
+        assert await here.gauges() == ({0}, 1)
 
 
 # A folder that cannot be written to

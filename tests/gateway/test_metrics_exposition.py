@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from gateway.accounting import Ledger
 from gateway.metrics import Board, Metrics, Source
+from gateway.metrics.exposition import PREFIX
 from tests.gateway.test_metrics_snapshot import ledger_of, source
 from tests.gateway.test_model import Clock, trip, worker
 
@@ -85,6 +89,55 @@ async def test_gauges_show_this_moment() -> None:
     found = await shown(source(workers=((worker("w1", 3, limit=16), True), (worker("w2"), False))))
     assert found["gateway_in_flight"] == {("w1",): 3, ("w2",): 0}
     assert found["gateway_worker_up"] == {("w1",): 1, ("w2",): 0}
+
+
+async def test_labels_of_any_text_come_out_as_they_went_in() -> None:
+    odd = 'back\\slash "quoted"\nand a second line'
+    ledger = ledger_of(1.0)
+    ledger.limited[odd,] += 3
+    ledger.store_seconds[()].add(0.5)
+    ledger.inter_token[odd,].add(0.5)
+    found = await shown(source(ledger, ((worker(odd, 2), True),)))
+    assert found["gateway_limited_total"][odd,] == 3
+    assert found["gateway_inter_token_seconds_count"][odd,] == 1
+    assert found["gateway_in_flight"] == {(odd,): 2}
+
+
+async def test_it_is_told_as_by_the_official_client() -> None:
+    """Line by line, but for the form of numbers."""
+    ours = (await Metrics(source(ledger_of(2.0, 4000.0), ((worker("w1", 3), True),))).text()).decode()
+    families = [family for family in text_string_to_metric_families(ours) if family.name.startswith(PREFIX)]
+    registry = CollectorRegistry()
+    registry.register(Told(families))
+    theirs = generate_latest(registry).decode().splitlines()
+    assert [plain(line) for line in ours.splitlines() if PREFIX in line] == [plain(line) for line in theirs]
+
+
+class Told(Collector):
+    """Metrics for the official client to write down."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+
+def plain(line: str) -> str:
+    name, _, value = line.rpartition(" ")
+    return line if line.startswith("#") else f"{name} {float(value)}"
+
+
+async def test_a_scrape_tells_of_what_has_come_since_the_last_one() -> None:
+    ledger = Ledger(Clock(), lambda line: None)
+    metrics = Metrics(source(ledger))
+    for requests in (1, 2):
+        ledger.close(trip(outcome="ok"))
+        found = samples(await metrics.text())
+        assert sum(found["gateway_requests_total"].values()) == requests
+    ledger.close(trip(outcome="client_gone"))
+    found = samples(await metrics.text())
+    assert sorted(found["gateway_requests_total"].values()) == [1, 2]
 
 
 async def test_the_only_process_is_told_of_without_a_label() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from gateway.accounting import Ledger
+from gateway.metrics.kept import Packer, unpack
 from gateway.metrics.snapshot import Snapshot, Source, total
 from gateway.model import Usage, Worker
 from tests.gateway.test_model import Clock, caller, job, trip, worker
@@ -33,7 +34,7 @@ def ledger_of(*seconds: float) -> Ledger:
     ledger.limited["requests",] += 1
     ledger.worker_failures["w0", "broke"] += 1
     ledger.retries += 1
-    ledger.store_seconds.at().add(0.001)
+    ledger.store_seconds[()].add(0.001)
     return ledger
 
 
@@ -54,7 +55,7 @@ def source(
 
 def sent(snapshot: Snapshot) -> Snapshot:
     """As it comes out of a file."""
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(snapshot), type=Snapshot)
+    return unpack(Packer().pack(snapshot)).snapshot()
 
 
 def plain(snapshot: Snapshot) -> Any:
@@ -119,7 +120,7 @@ def test_a_ledger_goes_on_from_a_snapshot() -> None:
 
 
 def test_counts_and_histograms_are_added_up() -> None:
-    whole = total(sent(source(ledger_of(*seconds)).take()) for seconds in ((1.0,), (2.0, 4.0), ()))
+    whole = total([sent(source(ledger_of(*seconds)).take()) for seconds in ((1.0,), (2.0, 4.0), ())])
     assert whole.counters["requests"] == {("chat", "small", "acme", "ok"): 3}
     assert whole.counters["retries"] == {(): 3}
     [tally] = whole.histograms["request_seconds"].values()

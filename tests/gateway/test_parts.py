@@ -15,7 +15,7 @@ from gateway.settings import Settings
 from tests.conftest import KEY, MODEL, configuration
 from tests.gateway.test_model import Clock, caller, job
 
-BEARER = [(b"authorization", f"Bearer {KEY}".encode())]
+BEARER = {b"authorization": f"Bearer {KEY}".encode()}
 WORKER = {"id": "w0", "url": "http://127.0.0.1:9", "model": MODEL, "max_concurrency": 7}
 
 
@@ -32,18 +32,18 @@ async def test_a_key_of_the_file_opens_its_tenant_and_no_other_key_anything() ->
     caller = auth.recognise(BEARER)
     assert caller is not None
     assert (caller.tenant.id, caller.key_id) == ("acme", "acme-1")
-    assert auth.recognise([]) is None
+    assert auth.recognise({}) is None
     with pytest.raises(Unauthorized):
-        await auth.identify([])
+        await auth.identify({})
 
 
 def test_where_no_key_is_required_strangers_are_the_tenant_of_that_name() -> None:
     settings = settings_of(auth={"required": False}, tenants=[{"id": "acme"}])
-    stranger = authenticator(settings).recognise([])
+    stranger = authenticator(settings).recognise({})
     assert stranger is not None
     assert stranger.tenant.id == "anonymous"
     named = [{"id": "acme"}, {"id": "anonymous", "max_concurrency": 3}]
-    stranger = authenticator(settings_of(auth={"required": False}, tenants=named)).recognise([])
+    stranger = authenticator(settings_of(auth={"required": False}, tenants=named)).recognise({})
     assert stranger is not None
     assert stranger.tenant.max_concurrency == 3
 
@@ -90,7 +90,7 @@ def test_prompts_are_followed_where_there_is_a_choice_of_workers_that_cache_them
     )
     settings = parse(raw, {})
     body = json.dumps({"model": MODEL, "prompt": "x" * 2000}).encode()
-    incoming = Incoming("r", Endpoint.COMPLETIONS, ())
+    incoming = Incoming("r", Endpoint.COMPLETIONS, {})
     asked = parts.intake(settings, parts.catalogue(settings)).read(incoming, body, caller())
     assert (asked.chain is not None) == has_chain
 
@@ -101,7 +101,7 @@ def test_prompts_are_followed_where_there_is_a_choice_of_workers_that_cache_them
 def test_the_file_tells_buckets_and_which_prompts_are_long(tokens: int, bucket: int, is_long: bool) -> None:
     settings = settings_of(routing={"bucket_edges": [10, 100], "long_prompt_tokens": 50})
     body = json.dumps({"model": MODEL, "prompt": [1] * tokens}).encode()
-    incoming = Incoming("r", Endpoint.COMPLETIONS, ())
+    incoming = Incoming("r", Endpoint.COMPLETIONS, {})
     asked = parts.intake(settings, parts.catalogue(settings)).read(incoming, body, caller())
     assert (asked.bucket, asked.is_long) == (bucket, is_long)
 

@@ -36,7 +36,8 @@ from gateway.routing import POLICIES
 from gateway.stores.memory import MemoryStore
 from gateway.upstream import Timeouts, WorkerClient
 from tests.conftest import KEY, sha256
-from tests.fakes import MODEL, FakeWorker, Received, Reply, Script
+from tests.fakes import MODEL, FakeWorker, Received, Reply, Script, framed, sse_event
+from tests.gateway.relay.relaying import unframed
 from tests.gateway.test_model import Clock, trip
 
 PROMPT = 9  # tokens that are estimated for the bodies below
@@ -50,10 +51,11 @@ def body(**fields: Any) -> bytes:
 
 
 class Caller:
-    """One caller's request: gives its body, keeps its answer."""
+    """One caller's request: gives its body, keeps its answer. It may have a pipe for parts of that."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, piped: bool = False) -> None:
         self.content = content
+        self.piped = piped
         self.was_read = False
         self.status = 0
         self.writes: list[bytes] = []
@@ -63,15 +65,28 @@ class Caller:
         self.was_read = True
         return self.content
 
+    async def reply(self, status: int, headers: Headers, body: bytes) -> None:
+        self.status = status
+        self.writes.append(body)
+
     async def start(self, status: int, headers: Headers, length: int | None) -> None:
         self.status = status
 
     async def send(self, data: bytes) -> None:
-        self.writes.append(data)
-        self.on_write()
+        self.write(data)
 
     async def finish(self, data: bytes) -> None:
         self.writes.append(data)
+
+    def pipe(self, on_full: Callable[[bool], None]) -> "Caller | None":
+        return self if self.piped else None
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+        self.on_write()
+
+    def write_chunks(self, chunks: bytes) -> None:
+        self.write(unframed(chunks))
 
 
 class Keys(FileDirectory):
@@ -112,14 +127,14 @@ class Hall:
         self.trip: Trip = trip(began=clock())
 
     async def walk(self, caller: Caller, key: str = KEY) -> None:
-        headers = [(b"authorization", b"Bearer " + key.encode())]
-        await self.corridor.walk(Incoming("req-1", Endpoint.CHAT, headers), caller, self.trip)
+        fields = {b"authorization": b"Bearer " + key.encode()}
+        await self.corridor.walk(Incoming("req-1", Endpoint.CHAT, fields), caller, self.trip)
 
     def read(self, content: bytes) -> Job:
         """What the intake makes of a body now."""
-        headers = [(b"authorization", b"Bearer " + KEY.encode())]
-        incoming = Incoming("other", Endpoint.CHAT, headers)
-        caller = self.corridor.auth.recognise(headers)
+        fields = {b"authorization": b"Bearer " + KEY.encode()}
+        incoming = Incoming("other", Endpoint.CHAT, fields)
+        caller = self.corridor.auth.recognise(fields)
         assert caller is not None
         return self.corridor.intake.read(incoming, content, caller)
 
@@ -179,9 +194,10 @@ async def test_an_answer_is_brought_and_its_real_tokens_are_charged() -> None:
         assert worker.requests[0].json()["max_tokens"] == 20
 
 
-async def test_a_stream_costs_what_a_plain_answer_costs_and_its_gaps_are_counted() -> None:
+@pytest.mark.parametrize("piped", [False, True])
+async def test_a_stream_costs_what_a_plain_answer_costs_and_its_gaps_are_counted(piped: bool) -> None:
     async with hall() as (at, _):
-        caller = Caller(body(stream=True))
+        caller = Caller(body(stream=True), piped)
         await at.walk(caller)
         assert caller.writes[-1].endswith(b"data: [DONE]\n\n")
         assert b'"usage"' not in b"".join(caller.writes)
@@ -318,7 +334,8 @@ async def test_a_worker_that_does_not_answer_in_time_costs_the_caller_nothing() 
         assert await at.charged() == (0, 0)
 
 
-async def test_a_stream_that_breaks_costs_its_prompt_and_what_came_of_it() -> None:
+@pytest.mark.parametrize("piped", [False, True])
+async def test_a_stream_that_breaks_costs_its_prompt_and_what_came_of_it(piped: bool) -> None:
     async def breaks(request: Received, reply: Reply) -> None:
         await reply.stream_head()
         for _ in range(3):
@@ -326,21 +343,59 @@ async def test_a_stream_that_breaks_costs_its_prompt_and_what_came_of_it() -> No
         await reply.send(b"no chunk\r\n")
 
     async with hall(breaks) as (at, _):
-        caller = Caller(body(stream=True))
+        caller = Caller(body(stream=True), piped)
         await at.fails(WorkerBroke, caller)
         assert at.trip.events == 3
         assert await at.charged() == (1, PROMPT + 3)
         assert at.ledger.worker_failures == {("w0", "broke"): 1}
 
 
-async def test_an_answer_without_usage_costs_what_was_estimated_and_seen() -> None:
+@pytest.mark.parametrize("piped", [False, True])
+async def test_what_a_worker_made_just_before_it_broke_is_paid_for(piped: bool) -> None:
+    async def breaks(request: Received, reply: Reply) -> None:
+        await reply.stream_head()
+        await reply.event({"choices": [{"text": "a"}]})
+        await has_begun.wait()
+        await reply.send(framed(sse_event({"choices": [{"text": "b"}]})) * 2 + b"no chunk\r\n")  # in one
+
+    has_begun = asyncio.Event()
+    async with hall(breaks) as (at, _):
+        caller = Caller(body(stream=True), piped)
+        caller.on_write = has_begun.set
+        await at.fails(WorkerBroke, caller)
+        assert at.trip.events == 3
+        assert b"".join(caller.writes).count(b"data:") == 3
+        assert await at.charged() == (1, PROMPT + 3)
+
+
+@pytest.mark.parametrize("piped", [False, True])
+async def test_a_worker_that_is_lost_after_its_last_event_has_not_failed(piped: bool) -> None:
+    async def leaves(request: Received, reply: Reply) -> None:
+        await reply.stream_head()
+        await reply.event({"choices": [{"text": "a"}]})
+        await has_begun.wait()
+        await reply.event(b"[DONE]")
+        reply.close()
+
+    has_begun = asyncio.Event()
+    async with hall(leaves) as (at, _):
+        caller = Caller(body(stream=True), piped)
+        caller.on_write = has_begun.set
+        await at.walk(caller)
+        assert (at.trip.outcome, at.ledger.worker_failures) == ("ok", {})
+        assert caller.writes[-1] == b"data: [DONE]\n\n"
+        assert await at.charged() == (1, PROMPT + 1)
+
+
+@pytest.mark.parametrize("piped", [False, True])
+async def test_an_answer_without_usage_costs_what_was_estimated_and_seen(piped: bool) -> None:
     async def without_usage(request: Received, reply: Reply) -> None:
         await reply.stream_head()
         await reply.event({"choices": [{"text": "a"}]})
         await reply.done()
 
     async with hall(without_usage) as (at, _):
-        await at.walk(Caller(body(stream=True)))
+        await at.walk(Caller(body(stream=True), piped))
         assert await at.charged() == (1, PROMPT + 1)
 
 
@@ -361,14 +416,15 @@ async def test_who_leaves_while_the_worker_reads_the_prompt_pays_for_the_prompt(
         await worker.closed_by_peer(1)
 
 
-async def test_who_leaves_in_mid_stream_pays_for_what_was_made() -> None:
+@pytest.mark.parametrize("piped", [False, True])
+async def test_who_leaves_in_mid_stream_pays_for_what_was_made(piped: bool) -> None:
     async def endless(request: Received, reply: Reply) -> None:
         await reply.stream_head()
         await reply.event({"choices": [{"text": "a"}]})
         await reply.peer_closed()
 
     async with hall(endless) as (at, worker):
-        caller = Caller(body(stream=True))
+        caller = Caller(body(stream=True), piped)
         walking = asyncio.create_task(at.walk(caller))
         caller.on_write = walking.cancel
         with pytest.raises(asyncio.CancelledError):

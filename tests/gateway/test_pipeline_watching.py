@@ -85,15 +85,17 @@ async def test_once_it_has_ended_nobody_waits_any_longer_for_its_prompt(
     assert times == ["w0"]  # told by the answer
 
 
-async def test_the_prompt_of_a_stream_counts_as_read_with_its_first_token_alone() -> None:
+@pytest.mark.parametrize("piped", [False, True])
+async def test_the_prompt_of_a_stream_counts_as_read_with_its_first_token_alone(piped: bool) -> None:
     silent = Silence()
     async with hall(silent) as (at, _):
         at.member.speed = takes(0.0)
-        async with walking(at, silent, Caller(body(stream=True))):
+        async with walking(at, silent, Caller(body(stream=True), piped)):
             assert at.member.load.prefilling == 1
 
 
-async def test_a_stream_teaches_how_fast_its_worker_is() -> None:
+@pytest.mark.parametrize("piped", [False, True])
+async def test_a_stream_teaches_how_fast_its_worker_is(piped: bool) -> None:
     noting, got = NotingCoefficients(), asyncio.Event()
 
     async def script(request: Received, reply: Reply) -> None:
@@ -107,7 +109,7 @@ async def test_a_stream_teaches_how_fast_its_worker_is() -> None:
 
     async with hall(script) as (at, _):
         at.member.coefficients = noting
-        caller = Caller(body(stream=True))
+        caller = Caller(body(stream=True), piped)
 
         def goes_on() -> None:
             if not got.is_set():
@@ -120,7 +122,8 @@ async def test_a_stream_teaches_how_fast_its_worker_is() -> None:
     assert noting.streams == [(10, 2.0, 1.0, 0)]
 
 
-async def test_a_stream_that_broke_teaches_by_what_came_of_it() -> None:
+@pytest.mark.parametrize("piped", [False, True])
+async def test_a_stream_that_broke_teaches_by_what_came_of_it(piped: bool) -> None:
     noting = NotingCoefficients()
 
     async def breaks(request: Received, reply: Reply) -> None:
@@ -130,7 +133,7 @@ async def test_a_stream_that_broke_teaches_by_what_came_of_it() -> None:
 
     async with hall(breaks) as (at, _):
         at.member.coefficients = noting
-        caller = Caller(body(stream=True))
+        caller = Caller(body(stream=True), piped)
 
         def goes_on() -> None:
             at.clock.now += 2

@@ -125,6 +125,19 @@ def test_a_process_that_cannot_be_forked_is_tried_again() -> None:
         assert parent.rest()[0] == 0
 
 
+def test_what_one_has_to_do_is_seen_by_all_until_it_dies() -> None:
+    with family("watch") as parent:
+        first, _ = parent.up(2)
+        parent.tell(signal.SIGHUP)
+        assert parent.heard(1) == [["1", "sees", "0"]]
+        os.kill(first, signal.SIGKILL)
+        parent.up(1)
+        parent.tell(signal.SIGHUP)
+        assert parent.heard(1) == [["1", "sees"]]
+        parent.tell(signal.SIGTERM)
+        assert parent.rest()[0] == 0
+
+
 # Signals
 
 

@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway import settings
+from gateway.accepting import AWAY, IDLE, Loads, Place
 from gateway.server import PortTaken, listen, running, until_told_to_stop
 
 TOLD = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP}
@@ -132,6 +133,73 @@ async def test_serving_leaves_the_signals_alone() -> None:
                 await client.get(url_of(listener))  # by now it serves
             assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
             assert not set(uvicorn.server.HANDLED_SIGNALS) - {signal.SIGTERM, signal.SIGINT}
+
+
+# Serving as one of several processes
+
+
+def load_of(loads: Loads) -> float:
+    """What the only process has told of itself; AWAY also if it has told nothing."""
+    own = Place(loads, 0)
+    [told] = own._loads._loads
+    return told
+
+
+async def test_a_process_of_several_serves_and_tells_what_it_has_to_do() -> None:
+    go_on = asyncio.Event()
+    seen: list[float] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(place.load)
+        await go_on.wait()
+        await saying(b"x")(scope, receive, send)
+
+    loads = Loads(1)
+    place = Place(loads, 0)
+    with listen("port", "127.0.0.1", 0) as listener:
+        async with running([(app, listener)], settings.Server(), place):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
+            while load_of(loads) != 1:  # noqa: ASYNC110 - a connection that has asked for nothing yet
+                await asyncio.sleep(0)
+            for _ in range(2):
+                go_on.clear()
+                writer.write(b"GET / HTTP/1.1\r\nhost: h\r\n\r\n")
+                while not seen:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+                assert seen.pop() == 1
+                go_on.set()
+                await reader.readuntil(b"0\r\n\r\n")
+                while load_of(loads) != IDLE:  # noqa: ASYNC110 - told ten times a second
+                    await asyncio.sleep(0)
+            writer.close()
+            await writer.wait_closed()
+            while load_of(loads) != 0:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert load_of(loads) == AWAY
+
+
+async def test_a_connection_that_asks_for_nothing_is_not_counted_once_it_is_gone() -> None:
+    loads = Loads(1)
+    with listen("port", "127.0.0.1", 0) as listener:
+        async with running([(saying(b"x"), listener)], settings.Server(), Place(loads, 0)):
+            _, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
+            while load_of(loads) != 1:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            writer.close()
+            await writer.wait_closed()
+            while load_of(loads) != 0:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+
+async def test_both_ports_of_a_process_count() -> None:
+    place = Place(Loads(1), 0)
+    with listen("port", "127.0.0.1", 0) as public, listen("admin_port", "127.0.0.1", 0) as admin:
+        apps = [(saying(b"public"), public), (saying(b"admin"), admin)]
+        urls = url_of(public), url_of(admin)
+        async with running(apps, settings.Server(), place), httpx.AsyncClient(trust_env=False) as client:
+            assert [(await client.get(url)).content for url in urls] == [b"public", b"admin"]
+            while place.load != 2 * IDLE:  # noqa: ASYNC110 - the answers are out before the requests have ended
+                await asyncio.sleep(0)
 
 
 # Signals

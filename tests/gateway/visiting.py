@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message
 
-from tests.gateway.test_exchange import Asgi, part
+from tests.gateway.test_asgi import Asgi, part
 
 
 class Seen:

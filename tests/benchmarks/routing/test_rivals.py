@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.routing import rivals
+from benchmarks import environments
 from benchmarks.routing.rivals import RIVALS, installed
 from deploy.services import ServiceFailed
 
@@ -60,7 +60,7 @@ def test_an_installation_that_does_not_end_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", interpreter(tmp_path, "exec sleep 60"))
-    monkeypatch.setattr(rivals, "INSTALL_LIMIT_S", 0.5)
+    monkeypatch.setattr(environments, "INSTALL_LIMIT_S", 0.5)
     with pytest.raises(ServiceFailed, match=r"took longer than"):
         installed(VLLM, tmp_path)
 

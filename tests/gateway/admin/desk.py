@@ -19,7 +19,7 @@ from gateway.stores.redis.registry import RedisRegistry
 from gateway.usage import UsageRow
 from tests.conftest import sha256
 from tests.documented import Documented
-from tests.gateway.test_exchange import JSON, part
+from tests.gateway.test_asgi import JSON, part
 from tests.gateway.test_model import Clock
 from tests.gateway.visiting import Seen, visit
 

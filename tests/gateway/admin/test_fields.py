@@ -13,7 +13,7 @@ from gateway.errors import BadRequest, BodyTooLarge, GatewayError, UnsupportedMe
 from gateway.pages import Visit
 from gateway.settings import Section
 from gateway.settings.values import AwareTime, Identifier
-from tests.gateway.test_exchange import GONE, JSON, Asgi, part
+from tests.gateway.test_asgi import GONE, JSON, Asgi, part
 
 
 class Sample(Section):

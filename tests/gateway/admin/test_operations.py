@@ -8,7 +8,7 @@ from gateway.admin.operations import Asked, Operation, Shown, routes
 from gateway.errors import Conflict
 from gateway.pages import Page, Visit
 from gateway.settings import Section
-from tests.gateway.test_exchange import JSON, Asgi, part
+from tests.gateway.test_asgi import JSON, Asgi, part
 
 
 class Taken(Section):

@@ -78,15 +78,13 @@ class House:
             await asyncio.sleep(0)
 
     async def keep(self, job: Job) -> str:
-        turn = self.admission.enter(job, trip())
-        await turn.__aenter__()
-        self.kept.append(turn)
+        self.kept.append(await self.admission.enter(job, trip()))
         return job.id
 
     async def serve(self, held_s: float, used: Usage | None = None, **fields: Any) -> None:
         """A request has its place for so long, and ends."""
         done = trip()
-        async with self.admission.enter(job(**fields), done):
+        with await self.admission.enter(job(**fields), done):
             self.clock.now += held_s
             done.charged = used or Usage(10, 1)
 
@@ -108,7 +106,7 @@ async def house(free: dict[str, int] | None = None, **rules: Any) -> AsyncIterat
         task.cancel()
     await asyncio.gather(*made.tasks, return_exceptions=True)
     for turn in made.kept:
-        await turn.__aexit__(None, None, None)
+        turn.__exit__(None, None, None)
     assert made.waiting() == 0
     assert len(made.admission._queue) == 0
     assert not made.admission._queue._schedules, "all that was dispatched is settled"

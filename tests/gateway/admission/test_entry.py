@@ -197,7 +197,7 @@ async def test_what_was_really_used_is_what_a_tenant_is_charged_in_the_queue() -
             await asyncio.sleep(0)
             turn = at.kept.pop() if at.kept else None
         turn._trip.charged = Usage(10, 1)
-        await turn.__aexit__(None, None, None)  # it is over, and its place is free
+        turn.__exit__(None, None, None)  # it is over, and its place is free
         await at.queue("a2", tenant=asking, max_output_tokens=10)
         at.admission.wake("small")
         at.let_in(1)

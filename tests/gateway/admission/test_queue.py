@@ -6,7 +6,7 @@ import time
 import pytest
 
 from gateway import settings
-from gateway.admission import Admission, Turn
+from gateway.admission import Admission
 from gateway.errors import Draining, NoWorker, Overloaded
 from gateway.model import Trip
 from tests.gateway.admission.house import House, Place, house
@@ -68,20 +68,18 @@ async def test_the_depth_is_told_by_bucket() -> None:
 async def test_the_wait_is_noted_for_the_answer_and_for_the_metrics() -> None:
     async with house() as at:
         walked = trip()
-        turn = at.admission.enter(job(bucket=1), walked)
-        at.kept.append(turn)
-        entering = asyncio.create_task(turn.__aenter__())
+        entering = asyncio.ensure_future(at.admission.enter(job(bucket=1), walked))
         await asyncio.sleep(0)
         at.clock.now += 2.5
         at.let_in()
-        await entering
+        at.kept.append(await entering)
         assert walked.queue_s == 2.5
         assert at.waits == [(1, 2.5, "served")]
 
 
 async def test_a_place_that_comes_free_goes_to_the_next() -> None:
     async with house({"small": 1}) as at:
-        async with at.admission.enter(job(id="first"), trip()):
+        with await at.admission.enter(job(id="first"), trip()):
             await at.queue("second")
         at.admission.wake("small")
         assert at.given == ["first", "second"]
@@ -195,6 +193,5 @@ async def test_a_caller_with_less_time_waits_less() -> None:
 async def test_waits_need_not_be_watched() -> None:
     clock = Clock()
     admission: Admission[Place] = Admission(settings.Admission(), House({"small": 1}).place, clock)
-    turn: Turn[Place] = admission.enter(job(), Trip("r", job().endpoint, clock()))
-    async with turn:
+    with await admission.enter(job(), Trip("r", job().endpoint, clock())) as turn:
         assert turn.place.holder == "req-1"

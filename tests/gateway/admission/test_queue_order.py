@@ -69,7 +69,7 @@ async def test_a_short_prompt_finds_a_free_place_past_a_long_one_that_waits() ->
     async with house({"small": 1}) as at:
         at.takes_long = False
         await at.queue("long", is_long=True)
-        async with at.admission.enter(job(id="short"), trip()) as turn:
+        with await at.admission.enter(job(id="short"), trip()) as turn:
             assert turn.place.holder == "short"
             assert at.waits == [(0, 0.0, "served")]
 
@@ -113,7 +113,7 @@ async def test_the_last_places_are_left_to_others_by_a_tenant_beyond_its_share()
         others = [turn for turn in at.kept if turn.place.holder in ("o1", "o2")]
         at.kept = [turn for turn in at.kept if turn not in others]
         for turn in others:
-            await turn.__aexit__(None, None, None)
+            turn.__exit__(None, None, None)
         at.admission.wake("small")
         assert at.given[9:] == ["f7", "f8"], "alone it may have them all"
 

@@ -13,7 +13,7 @@ from tests.gateway.test_model import job, trip
 async def test_a_free_place_is_had_at_once_and_given_back_at_the_end() -> None:
     async with house({"small": 1}) as at:
         walked = trip()
-        async with at.admission.enter(job(bucket=2), walked) as turn:
+        with await at.admission.enter(job(bucket=2), walked) as turn:
             assert turn.place.holder == "req-1"
             assert at.free["small"] == 0
         assert at.free["small"] == 1
@@ -23,16 +23,15 @@ async def test_a_free_place_is_had_at_once_and_given_back_at_the_end() -> None:
 
 async def test_a_place_is_given_back_also_after_an_error() -> None:
     async with house({"small": 1}) as at:
-        with pytest.raises(ZeroDivisionError):
-            async with at.admission.enter(job(), trip()):
-                raise ZeroDivisionError
+        with pytest.raises(ZeroDivisionError), await at.admission.enter(job(), trip()):
+            raise ZeroDivisionError
         assert at.free["small"] == 1
 
 
 async def test_a_turn_that_moves_gives_its_first_place_back_at_once_and_the_second_at_the_end() -> None:
     async with house({"small": 1}) as at:
         second = Place(at, "second")
-        async with at.admission.enter(job(), trip()) as turn:
+        with await at.admission.enter(job(), trip()) as turn:
             first = turn.place
             turn.move(second)
             assert (first.closed, second.closed, turn.place) == (True, False, second)
@@ -56,7 +55,7 @@ async def test_what_one_who_waited_came_to_is_told() -> None:
         await asyncio.gather(*at.tasks)
         turn = at.kept.pop()
         turn._trip.charged = Usage(10, 3)
-        await turn.__aexit__(None, None, None)
+        turn.__exit__(None, None, None)
         await at.serve(1.0)
     assert told == [("waited", 10 + 2 * 3)], "the other one had no need to wait"
 

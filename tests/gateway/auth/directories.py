@@ -6,7 +6,7 @@ import hashlib
 from msgspec import Struct
 
 from gateway.errors import StoreUnavailable
-from gateway.model import Headers, Tenant
+from gateway.model import Fields, Tenant
 from gateway.settings import KeySettings
 
 SECRET = "sk-acme-1-0123456789"
@@ -16,8 +16,8 @@ def digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def bearing(secret: str) -> Headers:
-    return [(b"host", b"localhost"), (b"authorization", b"Bearer " + secret.encode())]
+def bearing(secret: str) -> Fields:
+    return {b"host": b"localhost", b"authorization": b"Bearer " + secret.encode()}
 
 
 def file_key(secret: str = SECRET, id: str = "acme-1", tenant: str = "acme", **more: object) -> KeySettings:

@@ -10,7 +10,7 @@ import pytest
 from gateway.auth import Authenticator, FileDirectory
 from gateway.auth.cache import CACHE_S, INDEX_BYTES
 from gateway.errors import StoreUnavailable, Unauthorized
-from gateway.model import Caller, Headers, Tenant
+from gateway.model import Caller, Fields, Tenant
 from gateway.settings import TenantSettings
 from tests.gateway.auth.directories import (
     REMOTE,
@@ -43,10 +43,10 @@ def recognised(auth: Authenticator, secret: str) -> Caller:
     return caller
 
 
-async def refusal(auth: Authenticator, headers: Headers) -> Unauthorized:
-    assert auth.recognise(headers) is None
+async def refusal(auth: Authenticator, fields: Fields) -> Unauthorized:
+    assert auth.recognise(fields) is None
     with pytest.raises(Unauthorized) as caught:
-        await auth.identify(headers)
+        await auth.identify(fields)
     return caught.value
 
 
@@ -73,9 +73,9 @@ async def test_every_byte_of_the_hash_counts(at: int) -> None:
     await refusal(authenticator(near(SECRET, at)), bearing(SECRET))
 
 
-REFUSED: dict[str, Headers] = {
-    "missing": [],
-    "odd": [(b"authorization", b"Bearer")],
+REFUSED: dict[str, Fields] = {
+    "missing": {},
+    "odd": {b"authorization": b"Bearer"},
     "unknown": bearing("sk-unknown"),
     "beginning of a key": bearing(SECRET[:-1]),
     "more than a key": bearing(SECRET + "0"),
@@ -87,15 +87,15 @@ REFUSED: dict[str, Headers] = {
 }
 
 
-@pytest.mark.parametrize("headers", REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize("fields", REFUSED.values(), ids=REFUSED.keys())
 @pytest.mark.parametrize("has_directory", [True, False])
-async def test_all_others_get_one_and_the_same_refusal(headers: Headers, has_directory: bool) -> None:
+async def test_all_others_get_one_and_the_same_refusal(fields: Fields, has_directory: bool) -> None:
     directory = FakeDirectory({"sk-stray": Key("stray", "nowhere")}) if has_directory else None
     file = FileDirectory([ACME], [file_key(), file_key("sk-old", "old", expires_at=NEW_YEAR)])
     auth = Authenticator(file, SALT_SECRET, directory=directory, clock=Clock(NEW_YEAR.timestamp()))
 
     for _ in range(2):  # asked for, and known
-        error = await refusal(auth, headers)
+        error = await refusal(auth, fields)
         assert (error.status, error.body(), error.detail) == (401, Unauthorized().body(), "")
 
 
@@ -111,13 +111,13 @@ async def test_a_key_of_the_file_expires_at_its_time() -> None:
 # Where no key is required
 
 
-@pytest.mark.parametrize("headers", [REFUSED["missing"], REFUSED["unknown"], REFUSED["odd"]])
-async def test_everyone_else_is_anonymous(headers: Headers) -> None:
+@pytest.mark.parametrize("fields", [REFUSED["missing"], REFUSED["unknown"], REFUSED["odd"]])
+async def test_everyone_else_is_anonymous(fields: Fields) -> None:
     auth = Authenticator(FILE, SALT_SECRET, anonymous=Tenant("anonymous"))
-    stranger = auth.recognise(headers)
+    stranger = auth.recognise(fields)
     assert stranger is not None
     assert (stranger.tenant, stranger.key_id) == (Tenant("anonymous"), "")
-    assert await auth.identify(headers) is stranger
+    assert await auth.identify(fields) is stranger
     assert recognised(auth, SECRET).key_id == "acme-1"
 
 

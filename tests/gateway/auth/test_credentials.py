@@ -3,14 +3,21 @@
 import pytest
 
 from gateway.auth.credentials import digest_of
-from gateway.model import Headers
+from gateway.headers import by_name
+from gateway.model import Fields
 from tests.gateway.auth.directories import SECRET, digest
 
 KEY = SECRET.encode()
 
 
-def authorized(*values: bytes) -> Headers:
-    return [(b"host", b"localhost"), *((b"authorization", value) for value in values), (b"accept", b"*/*")]
+def authorized(*values: bytes, accept: tuple[bytes, ...] = (b"*/*",)) -> Fields:
+    return by_name(
+        [
+            (b"host", b"localhost"),
+            *((b"authorization", value) for value in values),
+            *((b"accept", value) for value in accept),
+        ]
+    )
 
 
 @pytest.mark.parametrize("scheme", [b"Bearer", b"bearer", b"BEARER", b"bEaReR"])
@@ -18,9 +25,9 @@ def test_the_whole_key_is_hashed_after_the_scheme_in_any_case(scheme: bytes) -> 
     assert digest_of(authorized(scheme + b" " + KEY)) == digest(SECRET)
 
 
-NONE: dict[str, Headers] = {
-    "no header": [],
-    "another header": [(b"x-api-key", KEY), (b"proxy-authorization", b"Bearer " + KEY)],
+NONE: dict[str, Fields] = {
+    "no header": {},
+    "another header": {b"x-api-key": KEY, b"proxy-authorization": b"Bearer " + KEY},
     "empty": authorized(b""),
     "no scheme": authorized(KEY),
     "scheme alone": authorized(b"Bearer"),
@@ -44,12 +51,14 @@ NONE: dict[str, Headers] = {
     "twice": authorized(b"Bearer " + KEY, b"Bearer " + KEY),
     "a known one and another": authorized(b"Bearer " + KEY, b"Bearer x"),
     "another and a known one": authorized(b"", b"Bearer " + KEY),
+    "a known one and an empty one": authorized(b"Bearer " + KEY, b""),
+    "one in two parts": authorized(b"Bearer " + KEY[:5], KEY[5:]),
 }
 
 
-@pytest.mark.parametrize("headers", NONE.values(), ids=NONE.keys())
-def test_all_else_presents_no_key(headers: Headers) -> None:
-    assert digest_of(headers) is None
+@pytest.mark.parametrize("fields", NONE.values(), ids=NONE.keys())
+def test_all_else_presents_no_key(fields: Fields) -> None:
+    assert digest_of(fields) is None
 
 
 def test_the_longest_key_has_512_bytes() -> None:
@@ -57,4 +66,4 @@ def test_the_longest_key_has_512_bytes() -> None:
 
 
 def test_other_headers_may_come_twice() -> None:
-    assert digest_of([*authorized(b"Bearer " + KEY), (b"accept", b"*/*")]) == digest(SECRET)
+    assert digest_of(authorized(b"Bearer " + KEY, accept=(b"*/*", b"*/*"))) == digest(SECRET)

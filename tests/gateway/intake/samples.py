@@ -46,7 +46,7 @@ def read(
     **rules: Any,
 ) -> Job:
     """tenant: fields of the caller's. rules: settings of [intake]."""
-    return intake(**rules).read(Incoming("req-1", endpoint, ()), body, caller(**(tenant or {})))
+    return intake(**rules).read(Incoming("req-1", endpoint, {}), body, caller(**(tenant or {})))
 
 
 def chat(**fields: Any) -> bytes:

@@ -21,7 +21,7 @@ from tests.gateway.intake.samples import (
 
 
 def test_a_job_says_what_the_body_asks_for() -> None:
-    incoming = Incoming("req-1", Endpoint.CHAT, ())
+    incoming = Incoming("req-1", Endpoint.CHAT, {})
     acme = caller()
     body = chat(model="gpt-4o-mini", stream=True, stream_options={"include_usage": True}, max_tokens=7, n=2)
     job = intake().read(incoming, body, acme)
@@ -67,13 +67,13 @@ def test_a_strange_model_name_is_not_repeated(name: str) -> None:
 @pytest.mark.parametrize("allowed", ["small", "gpt-4o-mini", "*"])
 def test_a_tenant_may_use_a_model_listed_by_name_or_by_the_alias_it_asks_for(allowed: str) -> None:
     body = chat(model="gpt-4o-mini")
-    assert intake().read(Incoming("r", Endpoint.CHAT, ()), body, caller(allowed)).model == "small"
+    assert intake().read(Incoming("r", Endpoint.CHAT, {}), body, caller(allowed)).model == "small"
 
 
 @pytest.mark.parametrize(("allowed", "asked"), [("plain", "small"), ("gpt-4o-mini", "small")])
 def test_a_tenant_may_not_use_a_model_that_is_not_listed(allowed: str, asked: str) -> None:
     with pytest.raises(ModelNotAllowed) as caught:
-        intake().read(Incoming("r", Endpoint.CHAT, ()), chat(model=asked), caller(allowed))
+        intake().read(Incoming("r", Endpoint.CHAT, {}), chat(model=asked), caller(allowed))
     assert (caught.value.param, caught.value.code) == ("model", "model_not_allowed")
 
 
@@ -145,10 +145,10 @@ def test_what_is_expected_of_an_answer_is_what_earlier_ones_had() -> None:
 
     def expected(endpoint: Endpoint = Endpoint.CHAT, of: Caller = acme, **fields: Any) -> int:
         body = (chat if endpoint is Endpoint.CHAT else completion)(model="plain", max_tokens=500, **fields)
-        return room.read(Incoming("r", endpoint, ()), body, of).expected_output_tokens
+        return room.read(Incoming("r", endpoint, {}), body, of).expected_output_tokens
 
     for of, tokens in ((acme, 40), (other, 80)):
-        room.learn(room.read(Incoming("r", Endpoint.CHAT, ()), chat(), of), Usage(10, tokens))
+        room.learn(room.read(Incoming("r", Endpoint.CHAT, {}), chat(), of), Usage(10, tokens))
     assert (expected(), expected(of=other)) == (40, 80)
     assert expected(Endpoint.COMPLETIONS) == 256  # another endpoint's answers say nothing of these
 
@@ -158,11 +158,11 @@ def test_what_usage_teaches_changes_the_next_estimate() -> None:
     body = chat(messages=[{"role": "user", "content": "x" * 4096}])
 
     def estimate() -> int:
-        return room.read(Incoming("r", Endpoint.CHAT, ()), body, caller()).prompt_tokens
+        return room.read(Incoming("r", Endpoint.CHAT, {}), body, caller()).prompt_tokens
 
     before = estimate()
     for _ in range(500):
-        room.learn(room.read(Incoming("r", Endpoint.CHAT, ()), body, caller()), Usage(2048, 1))
+        room.learn(room.read(Incoming("r", Endpoint.CHAT, {}), body, caller()), Usage(2048, 1))
     assert before == 1024 + 8
     assert estimate() == 2048 + 8
 
@@ -170,15 +170,15 @@ def test_what_usage_teaches_changes_the_next_estimate() -> None:
 def test_what_one_model_teaches_says_nothing_of_another() -> None:
     room = intake()
     body = chat(messages=[{"role": "user", "content": "x" * 4096}])
-    room.learn(room.read(Incoming("r", Endpoint.CHAT, ()), body, caller()), Usage(4096, 1))
+    room.learn(room.read(Incoming("r", Endpoint.CHAT, {}), body, caller()), Usage(4096, 1))
     other = chat(model="plain", messages=[{"role": "user", "content": "x" * 4096}])
-    assert room.read(Incoming("r", Endpoint.CHAT, ()), other, caller()).prompt_tokens == 1024 + 8
+    assert room.read(Incoming("r", Endpoint.CHAT, {}), other, caller()).prompt_tokens == 1024 + 8
 
 
 def test_each_caller_is_read_by_the_rules_of_its_tenant() -> None:
     room = intake(allow_logprobs=False)
     trusted, other = caller(allow_logprobs=True, max_output_tokens=7), caller()
-    incoming, body = Incoming("r", Endpoint.CHAT, ()), chat(logprobs=True)
+    incoming, body = Incoming("r", Endpoint.CHAT, {}), chat(logprobs=True)
     assert room.read(incoming, body, trusted).max_output_tokens == 7
     with pytest.raises(BadRequest):
         room.read(incoming, body, other)

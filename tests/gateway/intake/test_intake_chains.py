@@ -16,7 +16,7 @@ COMPLETION = Endpoint.COMPLETIONS, completion(prompt=LONG)
 def chain_of(
     endpoint: Endpoint, body: bytes | bytearray, of: Caller | None = None, chains: bool = True
 ) -> Chain | None:
-    return intake(chains=chains).read(Incoming("r", endpoint, ()), body, of or caller()).chain
+    return intake(chains=chains).read(Incoming("r", endpoint, {}), body, of or caller()).chain
 
 
 def hashes(endpoint: Endpoint, body: bytes | bytearray, of: Caller | None = None) -> list[int]:
@@ -37,7 +37,7 @@ def test_a_chain_is_made_where_somebody_looks_for_it(asked: tuple[Endpoint, byte
 
 
 def test_a_room_makes_no_chains_unless_told_to() -> None:
-    assert intake().read(Incoming("r", SAME[0], ()), SAME[1], caller()).chain is None
+    assert intake().read(Incoming("r", SAME[0], {}), SAME[1], caller()).chain is None
 
 
 def test_a_short_prompt_has_no_chain() -> None:
@@ -46,7 +46,7 @@ def test_a_short_prompt_has_no_chain() -> None:
 
 def test_a_chain_has_the_tokens_of_its_prompt_and_the_bytes_from_there_on() -> None:
     endpoint, body = SAME
-    job = intake(chains=True).read(Incoming("r", endpoint, ()), body, caller())
+    job = intake(chains=True).read(Incoming("r", endpoint, {}), body, caller())
     assert job.chain is not None
     assert job.chain.prompt_tokens == job.prompt_tokens
     assert job.chain.prompt_bytes == len(body) - body.index(b'"messages"')

@@ -2,41 +2,19 @@
 
 import pytest
 
-from gateway.errors import WorkerBroke, WorkerError, WorkerTimeout
-from gateway.upstream.connection import HIGH_WATER_BYTES, Connection, StaleConnection, Timeouts
-from tests.gateway.upstream.transports import FakeTransport
-
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-END = b"0\r\n\r\n"
-PATIENT = Timeouts(connect_s=60, first_byte_s=60, gap_s=60)
-BRIEF_S = 0.02
-HASTY = Timeouts(connect_s=60, first_byte_s=BRIEF_S, gap_s=BRIEF_S)
-
-
-def opened(timeouts: Timeouts = PATIENT) -> tuple[Connection, FakeTransport, list[Connection]]:
-    lost: list[Connection] = []
-    connection, transport = Connection("w:1", timeouts, lost.append), FakeTransport()
-    connection.connection_made(transport)
-    return connection, transport, lost
-
-
-def asked(timeouts: Timeouts = PATIENT) -> tuple[Connection, FakeTransport]:
-    connection, transport, _ = opened(timeouts)
-    connection.send(b"HEAD", [b"body"], 4)
-    return connection, transport
-
-
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-async def failure_of(connection: Connection) -> WorkerError:
-    """What ends the exchange, arrivals apart."""
-    while True:
-        try:
-            await connection.arrival()
-        except WorkerError as failure:
-            return failure
+from gateway.errors import WorkerBroke, WorkerTimeout
+from gateway.upstream.connection import HIGH_WATER_BYTES, StaleConnection, Timeouts
+from tests.gateway.upstream.feeding import (
+    BRIEF_S,
+    END,
+    HASTY,
+    HEAD,
+    asked,
+    chunk,
+    failure_of,
+    opened,
+    time_passes,
+)
 
 
 async def test_a_small_request_is_one_write() -> None:
@@ -229,8 +207,7 @@ async def test_silence_within_the_body_is_a_timeout() -> None:
 async def test_the_gap_clock_stands_still_while_we_pause_reading() -> None:
     connection, transport = asked(Timeouts(connect_s=60, first_byte_s=60, gap_s=BRIEF_S))
     connection.data_received(HEAD + chunk(bytes(HIGH_WATER_BYTES + 1)))
-    other, _ = asked(Timeouts(connect_s=60, first_byte_s=4 * BRIEF_S, gap_s=60))
-    await failure_of(other)  # several gaps of the paused one have passed
+    await time_passes()  # several gaps of the paused one have passed
     assert not transport.aborted
     connection.take()
     assert type(await failure_of(connection)) is WorkerTimeout
@@ -239,8 +216,7 @@ async def test_the_gap_clock_stands_still_while_we_pause_reading() -> None:
 async def test_an_answer_that_has_come_does_not_time_out_while_it_waits_to_be_read() -> None:
     connection, transport = asked(HASTY)
     connection.data_received(HEAD + chunk(b"a") + END)
-    other, _ = asked(Timeouts(connect_s=60, first_byte_s=3 * BRIEF_S, gap_s=60))
-    await failure_of(other)
+    await time_passes()
     assert not transport.aborted
     assert connection.take() == b"a"
 
@@ -264,16 +240,14 @@ async def test_the_clock_runs_again_for_a_request_after_an_idle_time() -> None:
     connection, _ = asked(HASTY)
     connection.data_received(HEAD + END)
     connection.park()
-    other, _ = asked(Timeouts(connect_s=60, first_byte_s=3 * BRIEF_S, gap_s=60))
-    await failure_of(other)  # the timer of the idle one has run out meanwhile
+    await time_passes()  # the timer of the idle one has run out meanwhile
     connection.send(b"HEAD", [], 0)
     assert type(await failure_of(connection)) is WorkerTimeout
 
 
 async def test_a_request_has_its_whole_first_byte_time_however_often_the_timer_looks() -> None:
     connection, transport = asked(Timeouts(connect_s=60, first_byte_s=60, gap_s=BRIEF_S))
-    other, _ = asked(Timeouts(connect_s=60, first_byte_s=4 * BRIEF_S, gap_s=60))
-    await failure_of(other)  # the timer of the first has looked several times
+    await time_passes()  # the timer of the first has looked several times
     assert not transport.aborted
     connection.connection_lost(None)
 
@@ -282,7 +256,6 @@ async def test_the_gap_is_counted_from_the_latest_arrival() -> None:
     connection, transport = asked(Timeouts(connect_s=60, first_byte_s=BRIEF_S, gap_s=60))
     connection._since -= 1000  # the request was long ago
     connection.data_received(HEAD + chunk(b"a"))
-    other, _ = asked(Timeouts(connect_s=60, first_byte_s=4 * BRIEF_S, gap_s=60))
-    await failure_of(other)  # the timer of the first has looked several times
+    await time_passes()  # the timer of the first has looked several times
     assert not transport.aborted
     connection.connection_lost(None)

@@ -1,0 +1,1 @@
+"""What does a gateway cost a request, and a streamed chunk? `python -m benchmarks.overhead`."""

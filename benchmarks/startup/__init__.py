@@ -1,0 +1,1 @@
+"""How long does a gateway take to start, and what does that cost?"""
