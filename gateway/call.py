@@ -56,7 +56,7 @@ class Call:
         self.upload_stalled = False
         self._parts: list[bytes] = []
         self._size = 0
-        self._asked = False  # for the body: till then, much of it is not taken off the socket
+        self._asked = False  # for the body: else, much of it is not taken off the socket
         self._whole = False  # the body has come
         self._chunked = False
         self._waiter: asyncio.Future[None] | None = None
@@ -106,18 +106,24 @@ class Call:
 
     async def body(self, most_bytes: int) -> bytes | None:
         self._asked = True
-        while not self._whole and self._size <= most_bytes:
-            if self.disconnected:
-                raise ClientGone
-            if self.upload_stalled:
-                raise UploadTooSlow("The request's body came to a halt. Send it without long pauses.")
-            self._wire.flow.resume_reading()
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+        try:
+            while not self._whole and self._size <= most_bytes:
+                await self._more()
+        finally:
+            self._asked = False  # a refusal may have to wait, and its caller goes on uploading
         parts, self._parts = self._parts, []
         if self._size > most_bytes:
             return None
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def _more(self) -> None:
+        if self.disconnected:
+            raise ClientGone
+        if self.upload_stalled:
+            raise UploadTooSlow("The request's body came to a halt. Send it without long pauses.")
+        self._wire.flow.resume_reading()
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
 
     def watch(self, on_lost: Callable[[], None]) -> None:
         if self.disconnected:
@@ -157,8 +163,8 @@ class Call:
         self._end()
 
     def pipe(self, on_full: Callable[[bool], None]) -> "Call | None":
-        """Itself; None where parts have no frames of their own, or while the transport has enough."""
-        if not self._chunked or self._wire.flow.write_paused:
+        """Itself; None where parts have no frames of their own, while the transport is full or gone."""
+        if not self._chunked or self._wire.flow.write_paused or self.disconnected:
             return None
         self._on_full = on_full
         self.write_chunks = self._wire.transport.write
@@ -175,10 +181,10 @@ class Call:
         self._wire.transport.abort()
 
     def _head(self, status: int, head: bytes, framing: bytes) -> bytes:
-        if not self.keep_alive:
-            framing += CLOSE_LINE
-        elif CLOSE_LINE in head:
+        if CLOSE_LINE in head:
             self.keep_alive = False
+        elif not self.keep_alive:
+            framing += CLOSE_LINE
         return b"%b%b%b%b\r\n" % (STATUS_LINE[status], self._wire.default_head(), framing, head)
 
     def _write(self, data: bytes) -> None:

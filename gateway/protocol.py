@@ -7,6 +7,7 @@ request costs no scope and its answer no messages (`call.py`).
 
 import asyncio
 import json
+import logging
 import secrets
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -19,6 +20,8 @@ from gateway.errors import BadRequest, GatewayError, HeadTooLarge, UploadTooSlow
 from gateway.headers import by_name
 from gateway.model import Fields
 from gateway.outbox import Outbox
+
+log = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 65536
 IDLE_SLACK_S = 0.01  # loops round to milliseconds; less would spin
@@ -111,8 +114,10 @@ class GatewayProtocol(HttpToolsProtocol):
         elif self._in_body:
             self._stop_timer()
             self._start_timer(self.body_timeout_s)
-        elif self._timer is not None:
+        elif self.cycle is not None:  # else it was an empty line, and a head is still to come
             self._stop_timer()
+            if self._is_answered():
+                self._forget()  # a body that was discarded has come to its end
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -125,6 +130,8 @@ class GatewayProtocol(HttpToolsProtocol):
             self._call.full(False)
 
     def on_message_begin(self) -> None:
+        if self.cycle is not None:
+            self._stop_timer()  # of the body before, if that has ended in the same read
         self.url = b""
         self.headers = []
         self._in_head = True
@@ -144,7 +151,19 @@ class GatewayProtocol(HttpToolsProtocol):
             return
         call = Call(self, fields, self.parser.should_keep_alive())
         self.cycle = self._call = self._handle = call  # type: ignore[assignment]  # as a cycle, to uvicorn
-        call.task = self.loop.create_task(serve(call))
+        call.task = self.loop.create_task(self._attend(serve, call))
+        self.tasks.add(call.task)  # which a server that stops waits for, and cancels in the end
+
+    async def _attend(self, serve: Serve, call: Call) -> None:
+        """Serve it. Whatever comes of that, the caller is not left waiting."""
+        try:
+            await serve(call)
+        except Exception:
+            log.exception("a request failed by a bug of the gateway")
+        finally:
+            self.tasks.discard(call.task)
+            if not call.response_complete:
+                self.transport.close()
 
     def _is_plain(self, fields: Fields) -> bool:
         """Whether there is nothing about this request that only uvicorn or a middleware knows to serve."""
@@ -177,6 +196,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._in_body = False
+        self._head_bytes = 0  # what the same read may bring of the next head is not known, and not counted
         if self._handle is self._call and self._call is not None:
             self._call.fed()
         else:
@@ -244,6 +264,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._in_head:
             self._refuse(UploadTooSlow(f"The request's head did not come within {self.head_timeout_s:g} s."))
         elif not self._in_body or self._is_answered():
+            self.outbox.flush()
             self.transport.close()  # nothing was asked, or the answer is out: there is nothing to tell
         else:
             self._start_timer(self.body_timeout_s)

@@ -70,9 +70,6 @@ class _Counted(GatewayProtocol):
     def on_headers_complete(self) -> None:
         self._count()
         super().on_headers_complete()
-        if self._call is not None and self._call is self._handle:  # uvicorn does it for those of ASGI
-            self.tasks.add(self._call.task)
-            self._call.task.add_done_callback(self.tasks.discard)
 
     def _count(self) -> None:
         if self._is_fresh:

@@ -11,7 +11,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
@@ -91,12 +91,18 @@ async def in_turn(url: str, key: str, model: str, calls: Iterator[Call], seed: i
 
 
 async def saturate(
-    url: str, key: str, model: str, calls: Iterator[Call], in_flight: int, lasts_s: float
+    url: str,
+    key: str,
+    model: str,
+    calls: Iterator[Call],
+    in_flight: int,
+    lasts_s: float,
+    note: Callable[[Answer], object] = lambda answer: None,
 ) -> float:
     """Answers a second when so many calls are always under way: what the target can do at most.
 
     calls: more than are needed; their times do not matter. Counted from RAMP_SHARE of the time on.
-    Raises NotServed.
+    note: is told of each answer. Raises NotServed.
     """
     began_s = time.perf_counter()
     client = _Client(url, model, began_s)
@@ -109,6 +115,7 @@ async def saturate(
             if answer.outcome != "ok":
                 raise NotServed(f"a call ended as {answer.outcome}")
             ends_s.append(answer.ended_s)
+            note(answer)
 
     try:
         async with asyncio.timeout(lasts_s), asyncio.TaskGroup() as group:

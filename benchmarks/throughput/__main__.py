@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 import httpx
@@ -21,7 +22,9 @@ DISTRIBUTIONS = ("vllm-gateway", "httptools", "msgspec", "starlette", "uvicorn",
 @click.command(context_settings={"show_default": True, "max_content_width": 110})
 @click.option("--worker", "url", help="URL of one that runs. Left out: a simulated one.")
 @click.option("--model", default=MODEL, help="That it serves.")
-@click.option("--streams", default=256, type=click.IntRange(1), help="Offered at once.")
+@click.option(
+    "--streams", multiple=True, default=(64, 128, 256), type=click.IntRange(1), help="At once; repeatable."
+)
 @click.option("--prompt-tokens", default=512, type=click.IntRange(16))
 @click.option("--output-tokens", default=512, type=click.IntRange(1))
 @click.option("--seconds", default=40.0, type=click.FloatRange(1), help="Of each load.")
@@ -30,13 +33,13 @@ DISTRIBUTIONS = ("vllm-gateway", "httptools", "msgspec", "starlette", "uvicorn",
 @click.option("--json", "json_file", type=FILE, help="Keep parameters, machine, rounds and rows here.")
 @click.pass_context
 def main(
-    context: click.Context, /, url: str | None, model: str, json_file: Path | None, **counts: int | float
+    context: click.Context, /, url: str | None, model: str, json_file: Path | None, **counts: Any
 ) -> None:
-    """Offer a worker more streams than are good for it, straight and through the gateway in turn.
+    """Offer a worker some streams and more than are good for it, straight and through the gateway in turn.
 
     Exit status: 0 if every target is met, 1 if one is not, 2 if it could not be measured. Linux only.
     """
-    plan = Plan(**counts)  # type: ignore[arg-type]
+    plan = Plan(**counts)
     engines = Engines(1, urls=(url.rstrip("/"),) if url else (), model=model)
     if json_file is not None:
         prepare(json_file)

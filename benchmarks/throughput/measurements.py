@@ -11,13 +11,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice, repeat
+from itertools import islice, product, repeat
 from pathlib import Path
 
 import uvloop
 
 from benchmarks.routing.arms import ARMS, running_arm
-from benchmarks.routing.caller import NotServed, in_turn, saturate
+from benchmarks.routing.caller import Answer, NotServed, in_turn, saturate
 from benchmarks.routing.loads import ONE_TENANT, Call
 from benchmarks.routing.workers import Engines, Workers, running_workers
 from benchmarks.targets import Row
@@ -26,7 +26,9 @@ DIRECT, GATEWAY = "straight to the worker", "through the gateway"
 ARM = ARMS["gateway:length_bucket"]
 RAMP_SHARE = 0.4  # of a load's time: until as many streams end as begin, and the gateway has found its limit
 ALONE_TOKENS = 8  # of output, when one caller asks alone
-LEAST_RATIO = 1.15
+LEAST_RATIO = 0.99  # of the tokens that come straight, at any number of streams
+CROWD = 256  # streams, from which on holding some back should win tokens
+MOST_TPOT_RATIO = 1.01
 MOST_ADDED_MS = 2.0
 
 
@@ -34,7 +36,7 @@ MOST_ADDED_MS = 2.0
 class Plan:
     """How much is measured."""
 
-    streams: int  # offered at once
+    streams: tuple[int, ...]  # offered at once, one number after the other
     prompt_tokens: int
     output_tokens: int
     seconds: float  # of each load
@@ -44,9 +46,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round told, by where the callers asked."""
+    """What one round told, by where the callers asked, and by how many streams were offered."""
 
-    tokens_per_s: dict[str, float]
+    tokens_per_s: dict[str, dict[int, float]]
+    tpot_s: dict[str, dict[int, float]]  # per output token after the first; the median
     ttft_s: dict[str, float]  # the median of a caller alone
 
 
@@ -55,13 +58,14 @@ def measure(plan: Plan, engines: Engines, say: Callable[[str], None]) -> list[Ro
     with _both(engines) as (workers, ways):
         rounds = []
         for number in range(1, plan.rounds + 1):
-            tokens_per_s, ttft_s = {}, {}
+            taken = Round({way: {} for way in ways}, {way: {} for way in ways}, {})
+            for streams, (way, (url, key)) in product(plan.streams, ways.items()):
+                say(f"round {number} of {plan.rounds}: {streams} streams, {way}")
+                load = _under_load(plan, streams, engines.model, url, key, workers)
+                taken.tokens_per_s[way][streams], taken.tpot_s[way][streams] = uvloop.run(load)
             for way, (url, key) in ways.items():
-                say(f"round {number} of {plan.rounds}: {way}")
-                tokens_per_s[way] = uvloop.run(_tokens_per_s(plan, engines.model, url, key, workers))
-            for way, (url, key) in ways.items():
-                ttft_s[way] = uvloop.run(_alone_s(plan, engines.model, url, key, number))
-            rounds.append(Round(tokens_per_s, ttft_s))
+                taken.ttft_s[way] = uvloop.run(_alone_s(plan, engines.model, url, key, number))
+            rounds.append(taken)
         return rounds
 
 
@@ -72,15 +76,7 @@ def rows(rounds: list[Round]) -> list[Row]:
         return statistics.median(of(each) for each in rounds)
 
     return [
-        *(
-            Row(f"output tokens/s, {way}", median(lambda each, way=way: each.tokens_per_s[way]))  # type: ignore[misc]
-            for way in (DIRECT, GATEWAY)
-        ),
-        Row(
-            "output tokens, through the gateway / straight",
-            median(lambda each: each.tokens_per_s[GATEWAY] / each.tokens_per_s[DIRECT]),
-            at_least=LEAST_RATIO,
-        ),
+        *(row for streams in rounds[0].tokens_per_s[DIRECT] for row in _of(streams, median)),
         Row("TTFT of a caller alone, straight", median(lambda each: each.ttft_s[DIRECT]) * 1e3, "ms"),
         Row(
             "TTFT that the gateway adds for a caller alone",
@@ -91,17 +87,51 @@ def rows(rounds: list[Round]) -> list[Row]:
     ]
 
 
-async def _tokens_per_s(plan: Plan, model: str, url: str, key: str, workers: Workers) -> float:
+def _of(streams: int, median: Callable[[Callable[[Round], float]], float]) -> list[Row]:
+    def tokens(way: str) -> float:
+        return median(lambda each: each.tokens_per_s[way][streams])
+
+    def tpot_ms(way: str) -> float:
+        return median(lambda each: each.tpot_s[way][streams]) * 1e3
+
+    return [
+        Row(f"{streams} streams: output tokens/s, straight", tokens(DIRECT)),
+        Row(f"{streams} streams: output tokens/s, through the gateway", tokens(GATEWAY)),
+        Row(
+            f"{streams} streams: output tokens, through the gateway / straight",
+            median(lambda each: each.tokens_per_s[GATEWAY][streams] / each.tokens_per_s[DIRECT][streams]),
+            at_least=1.0 if streams >= CROWD else LEAST_RATIO,
+        ),
+        Row(f"{streams} streams: time per output token, straight", tpot_ms(DIRECT), "ms"),
+        Row(
+            f"{streams} streams: time per output token, through the gateway / straight",
+            median(lambda each: each.tpot_s[GATEWAY][streams] / each.tpot_s[DIRECT][streams]),
+            at_most=MOST_TPOT_RATIO,
+        ),
+    ]
+
+
+async def _under_load(
+    plan: Plan, streams: int, model: str, url: str, key: str, workers: Workers
+) -> tuple[float, float]:
+    """Output tokens a second, and the median of seconds per token."""
+    tpots_s: list[float] = []
+
+    def note(answer: Answer) -> None:
+        if answer.tpot_s is not None:
+            tpots_s.append(answer.tpot_s)
+
+    calls = repeat(_call(plan, plan.output_tokens))
     async with asyncio.timeout(2 * plan.seconds), asyncio.TaskGroup() as group:
-        load = group.create_task(
-            saturate(url, key, model, repeat(_call(plan, plan.output_tokens)), plan.streams, plan.seconds)
-        )
+        load = group.create_task(saturate(url, key, model, calls, streams, plan.seconds, note))
         await asyncio.sleep(RAMP_SHARE * plan.seconds)
         began_s, before = asyncio.get_running_loop().time(), await asyncio.to_thread(workers.generated_tokens)
         await asyncio.sleep(0.95 * (1 - RAMP_SHARE) * plan.seconds)
         ended_s, after = asyncio.get_running_loop().time(), await asyncio.to_thread(workers.generated_tokens)
         await load
-    return (after - before) / (ended_s - began_s)
+    if not tpots_s:
+        raise NotServed(f"no answer was whole within {plan.seconds:g} s")
+    return (after - before) / (ended_s - began_s), statistics.median(tpots_s)
 
 
 async def _alone_s(plan: Plan, model: str, url: str, key: str, seed: int) -> float:

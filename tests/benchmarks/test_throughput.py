@@ -15,14 +15,29 @@ QUICK = ["--streams", "4", "--output-tokens", "20", "--seconds", "2", "--rounds"
 
 def test_a_ratio_is_taken_within_a_round_and_the_median_of_all() -> None:
     rounds = [
-        Round({DIRECT: direct, GATEWAY: gateway}, {DIRECT: 0.010, GATEWAY: 0.010 + added_s})
+        Round(
+            {DIRECT: {8: direct}, GATEWAY: {8: gateway}},
+            {DIRECT: {8: 0.010}, GATEWAY: {8: 0.010 + added_s}},
+            {DIRECT: 0.010, GATEWAY: 0.010 + added_s},
+        )
         for direct, gateway, added_s in ((100.0, 120.0, 0.001), (200.0, 250.0, 0.003), (50.0, 50.0, 0.002))
     ]
     found = {row.name: row for row in rows(rounds)}
-    assert found["output tokens, through the gateway / straight"].value == pytest.approx(1.2)
-    assert found["output tokens, through the gateway / straight"].met
+    assert found["8 streams: output tokens, through the gateway / straight"].value == pytest.approx(1.2)
+    assert found["8 streams: output tokens, through the gateway / straight"].met
+    assert found["8 streams: time per output token, through the gateway / straight"].value == pytest.approx(
+        1.2
+    )
+    assert found["8 streams: time per output token, through the gateway / straight"].met is False
     assert found["TTFT that the gateway adds for a caller alone"].value == pytest.approx(2.0)
-    assert found[f"output tokens/s, {DIRECT}"].value == 100.0
+    assert found["8 streams: output tokens/s, straight"].value == 100.0
+
+
+def test_a_crowd_of_streams_should_win_tokens() -> None:
+    both = {DIRECT: {64: 100.0, 256: 100.0}, GATEWAY: {64: 99.5, 256: 99.5}}
+    found = {row.name: row for row in rows([Round(both, both, {DIRECT: 0.010, GATEWAY: 0.010})])}
+    assert found["64 streams: output tokens, through the gateway / straight"].met
+    assert found["256 streams: output tokens, through the gateway / straight"].met is False
 
 
 def test_a_simulated_worker_is_measured_both_ways(tmp_path: Path) -> None:
@@ -32,7 +47,9 @@ def test_a_simulated_worker_is_measured_both_ways(tmp_path: Path) -> None:
     document = json.loads(kept.read_text())
     [measured] = document["rounds"]
     assert set(measured["tokens_per_s"]) == set(measured["ttft_s"]) == {DIRECT, GATEWAY}
-    assert min(measured["tokens_per_s"].values()) > 0
+    assert all(
+        measured[what][way]["4"] > 0 for what in ("tokens_per_s", "tpot_s") for way in (DIRECT, GATEWAY)
+    )
     assert document["parameters"]["worker"] == "simulated"
 
 

@@ -1,4 +1,4 @@
-"""How do tests meet a server on both of its lanes? A house whose application lends each request as an exchange."""
+"""How do tests meet a server on both of its lanes? In a house that lends them each request as an exchange."""
 
 import asyncio
 import contextlib
@@ -101,7 +101,7 @@ class House:
         self.lanes: list[str] = []  # of the requests so far
         self.exchanges: list[Exchange] = []
         self.protocols: list[GatewayProtocol] = []  # likewise
-        self.endings: asyncio.Queue[BaseException | None] = asyncio.Queue()
+        self.endings: asyncio.Queue[type[BaseException] | None] = asyncio.Queue()  # by what, if not well
         self.visitors: list[Visitor] = []
         self.port = 0
 
@@ -118,17 +118,20 @@ class House:
         self.lanes.append(lane)
         exchange = Exchange(line, trip(), max_body_bytes=LIMIT, clock=Clock())
         self.exchanges.append(exchange)
-        ending: BaseException | None = None
+        ending: type[BaseException] | None = None
         try:
             await self.serve(exchange, line)
         except GatewayError as error:
-            ending = error
+            ending = type(error)
             await exchange.fail(error)
-        except ClientGone as error:
-            ending = error
-        except asyncio.CancelledError as error:
+        except ClientGone:
+            ending = ClientGone
+        except asyncio.CancelledError:
             assert exchange.gone
-            ending = error
+            ending = asyncio.CancelledError
+        except Exception as error:
+            ending = type(error)  # such as what a test itself asserts; the server would only log it
+            raise
         finally:
             exchange.end()
             self.endings.put_nowait(ending)
@@ -151,7 +154,10 @@ async def house(lane: str, serve: Serve, **rules: Any) -> AsyncIterator[House]:
         made.port = listener.getsockname()[1]
         async with running([(made, listener)], settings.Server(**rules)):
             try:
-                yield made
+                async with asyncio.timeout(
+                    20
+                ):  # or a test that waits for what never comes would not say where
+                    yield made
             finally:
                 for visitor in made.visitors:
                     visitor.hang_up()
