@@ -26,7 +26,8 @@ DISTRIBUTIONS = ("vllm-gateway", "httptools", "msgspec", "starlette", "uvicorn",
     "--streams", multiple=True, default=(64, 128, 256), type=click.IntRange(1), help="At once; repeatable."
 )
 @click.option("--prompt-tokens", default=512, type=click.IntRange(16))
-@click.option("--output-tokens", default=512, type=click.IntRange(1))
+@click.option("--output-tokens", default=512, type=click.IntRange(1), help="On average.")
+@click.option("--spread", default=0.5, type=click.FloatRange(0, 1), help="Of output tokens, either way.")
 @click.option("--seconds", default=40.0, type=click.FloatRange(1), help="Of each load.")
 @click.option("--rounds", default=3, type=click.IntRange(1), help="Of which the medians count.")
 @click.option("--alone", default=50, type=click.IntRange(1), help="Calls of one caller, each way.")

@@ -1,18 +1,22 @@
 """How many tokens a second come straight from a worker, and how many through the gateway?
 
-The same callers offer the same streams to either, in turn, so that what drifts meets both. Tokens are those
-that the worker itself counts. Then one caller alone asks either in turn for a few tokens: what the gateway
-adds to the time to first token.
+The same callers offer the same streams each way, in turn, so that what drifts meets all. Answers differ in
+length: streams that all began together and were equally long would go on ending together, and the worker
+would prefill all prompts between two waves of tokens, as it never can among real callers. Tokens are those
+that the worker itself counts. A gateway that sends everybody on at once is measured too: what it differs by
+is the relaying, without who waits. Then one caller alone asks each way in turn for a few tokens: what the
+gateway adds to the time to first token.
 """
 
 import asyncio
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice, product, repeat
+from itertools import count, islice, product, repeat
 from pathlib import Path
+from typing import Literal
 
 import uvloop
 
@@ -22,9 +26,10 @@ from benchmarks.routing.loads import ONE_TENANT, Call
 from benchmarks.routing.workers import Engines, Workers, running_workers
 from benchmarks.targets import Row
 
-DIRECT, GATEWAY = "straight to the worker", "through the gateway"
-ARM = ARMS["gateway:length_bucket"]
+DIRECT, GATEWAY, OPEN = "straight to the worker", "through the gateway", "through the gateway, none waits"
+_ARMS = {GATEWAY: ARMS["gateway:length_bucket"], OPEN: ARMS["gateway:length_bucket:open"]}
 RAMP_SHARE = 0.4  # of a load's time: until as many streams end as begin, and the gateway has found its limit
+_GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, are spread evenly however many are taken
 ALONE_TOKENS = 8  # of output, when one caller asks alone
 LEAST_RATIO = 0.99  # of the tokens that come straight, at any number of streams
 CROWD = 256  # streams, from which on holding some back should win tokens
@@ -38,7 +43,8 @@ class Plan:
 
     streams: tuple[int, ...]  # offered at once, one number after the other
     prompt_tokens: int
-    output_tokens: int
+    output_tokens: int  # on average
+    spread: float  # of output tokens: at most this part more or fewer than on average
     seconds: float  # of each load
     rounds: int
     alone: int  # calls of one caller, each way and in each round
@@ -94,20 +100,29 @@ def _of(streams: int, median: Callable[[Callable[[Round], float]], float]) -> li
     def tpot_ms(way: str) -> float:
         return median(lambda each: each.tpot_s[way][streams]) * 1e3
 
+    def ratio(figure: Literal["tokens_per_s", "tpot_s"], way: str) -> float:
+        def of(each: Round) -> float:
+            found: dict[str, dict[int, float]] = getattr(each, figure)
+            return found[way][streams] / found[DIRECT][streams]
+
+        return median(of)
+
     return [
         Row(f"{streams} streams: output tokens/s, straight", tokens(DIRECT)),
         Row(f"{streams} streams: output tokens/s, through the gateway", tokens(GATEWAY)),
         Row(
             f"{streams} streams: output tokens, through the gateway / straight",
-            median(lambda each: each.tokens_per_s[GATEWAY][streams] / each.tokens_per_s[DIRECT][streams]),
+            ratio("tokens_per_s", GATEWAY),
             at_least=1.0 if streams >= CROWD else LEAST_RATIO,
         ),
         Row(f"{streams} streams: time per output token, straight", tpot_ms(DIRECT), "ms"),
         Row(
             f"{streams} streams: time per output token, through the gateway / straight",
-            median(lambda each: each.tpot_s[GATEWAY][streams] / each.tpot_s[DIRECT][streams]),
+            ratio("tpot_s", GATEWAY),
             at_most=MOST_TPOT_RATIO,
         ),
+        Row(f"{streams} streams: output tokens, none waits / straight", ratio("tokens_per_s", OPEN)),
+        Row(f"{streams} streams: time per output token, none waits / straight", ratio("tpot_s", OPEN)),
     ]
 
 
@@ -121,7 +136,7 @@ async def _under_load(
         if answer.tpot_s is not None:
             tpots_s.append(answer.tpot_s)
 
-    calls = repeat(_call(plan, plan.output_tokens))
+    calls = (_call(plan, tokens) for tokens in output_tokens(plan))
     async with asyncio.timeout(2 * plan.seconds), asyncio.TaskGroup() as group:
         load = group.create_task(saturate(url, key, model, calls, streams, plan.seconds, note))
         await asyncio.sleep(RAMP_SHARE * plan.seconds)
@@ -143,6 +158,13 @@ async def _alone_s(plan: Plan, model: str, url: str, key: str, seed: int) -> flo
     return statistics.median(waits_s)
 
 
+def output_tokens(plan: Plan) -> Iterator[int]:
+    """Of one call after the other, without end: the same each time, and evenly spread."""
+    for number in count():
+        part = 2 * (number * _GOLDEN % 1) - 1
+        yield max(1, round(plan.output_tokens * (1 + plan.spread * part)))
+
+
 def _call(plan: Plan, output_tokens: int) -> Call:
     return Call(0.0, ONE_TENANT, "short", plan.prompt_tokens, output_tokens)
 
@@ -150,10 +172,13 @@ def _call(plan: Plan, output_tokens: int) -> Call:
 @contextmanager
 def _both(engines: Engines) -> Iterator[tuple[Workers, dict[str, tuple[str, str]]]]:
     """A worker, and where and with which key callers ask."""
-    with (
-        tempfile.TemporaryDirectory(prefix="throughput-") as place,
-        running_workers(engines, Path(place)) as workers,
-        running_arm(ARM, engines.model, workers.urls, [ONE_TENANT], Path(place)) as target,
-    ):
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="throughput-")))
+        workers = stack.enter_context(running_workers(engines, place))
         [url] = workers.urls
-        yield workers, {DIRECT: (url, "none"), GATEWAY: (target.url, target.keys[ONE_TENANT])}
+        ways = {DIRECT: (url, "none")}
+        for number, (way, arm) in enumerate(_ARMS.items()):
+            (folder := place / str(number)).mkdir()
+            target = stack.enter_context(running_arm(arm, engines.model, workers.urls, [ONE_TENANT], folder))
+            ways[way] = target.url, target.keys[ONE_TENANT]
+        yield workers, ways
