@@ -2,12 +2,14 @@
 #   docker build --file deploy/gateway.Dockerfile --tag vllm-gateway:0.1.0 .
 
 FROM python:3.12.12-slim-bookworm AS build
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
 WORKDIR /src
 RUN python -m venv --without-pip /opt/gateway
 COPY pyproject.toml README.md LICENSE ./
 COPY gateway gateway
 COPY workers workers
-# Bytecode is compiled here, since the running container cannot write it.
+# Bytecode is made here, since the running container cannot write it; what a request passes, compiled to C.
+ENV HATCH_BUILD_HOOKS_ENABLE=true
 RUN pip --python /opt/gateway/bin/python install --no-cache-dir .
 
 FROM python:3.12.12-slim-bookworm

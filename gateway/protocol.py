@@ -10,7 +10,7 @@ import json
 import logging
 import secrets
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -29,16 +29,6 @@ IDLE_SLACK_S = 0.01  # loops round to milliseconds; less would spin
 ODD = frozenset((b"expect", b"origin", b"upgrade"))  # the second is for CORS
 
 Serve = Callable[[Call], Coroutine[Any, Any, None]]
-
-
-@runtime_checkable
-class ServesDirectly(Protocol):
-    """An application that serves some requests without ASGI."""
-
-    @property
-    def direct(self) -> Mapping[bytes, Serve]:
-        """By the target that was sent."""
-        ...
 
 
 class Handle:

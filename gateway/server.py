@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from typing import Protocol, runtime_checkable
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -15,12 +16,22 @@ from starlette.types import ASGIApp
 from gateway import settings
 from gateway.accepting import Acceptor, Place
 from gateway.outbox import Outbox
-from gateway.protocol import GatewayProtocol, ServesDirectly
+from gateway.protocol import GatewayProtocol, Serve
 
 log = logging.getLogger(__name__)
 
 BACKLOG = 4096  # connections that wait to be accepted: a client's burst opens a thousand at once
 LAST_WORDS_S = 2  # for what is buffered after the drain
+
+
+@runtime_checkable
+class ServesDirectly(Protocol):
+    """An application that serves some requests without ASGI."""
+
+    @property
+    def direct(self) -> Mapping[bytes, Serve]:
+        """By the target that was sent."""
+        ...
 
 
 class _Server(uvicorn.Server):

@@ -27,10 +27,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Set up, run every check, say how each went; returns 0 if all passed."""
     parser = argparse.ArgumentParser(
         prog="python3 -m tests",
-        description="Install what the tests need, then run ruff, mypy, import-linter and pytest.",
+        description="Install what the tests need, then run ruff, mypy, import-linter and pytest; then "
+        "end-to-end tests again on a gateway that is compiled.",
         epilog="All other arguments go to pytest, for example: python3 -m tests --quick -k limits",
     )
-    parser.add_argument("--quick", action="store_true", help="leave out the tests against real vLLM workers")
+    parser.add_argument(
+        "--quick", action="store_true", help="leave out real vLLM workers and the compiled gateway"
+    )
     options, for_pytest = parser.parse_known_args(argv)
     try:
         python = _set_up(options.quick)
@@ -59,13 +62,16 @@ def checks(python: Path, quick: bool, for_pytest: Sequence[str]) -> dict[str, li
     marker = ["-m", "not real"] if quick else []
     # Part of the tests cannot cover everything, so only the whole suite is held to the coverage limit.
     coverage = [] if for_pytest or quick else ["--cov", "--cov-report=term"]
-    return {
+    found = {
         "ruff format": [tool["ruff"], "format", "--check"],
         "ruff check": [tool["ruff"], "check"],
         "mypy": [tool["mypy"]],
         "import-linter": [tool["lint-imports"]],
         "pytest": [str(python), "-m", "pytest", *coverage, *marker, *for_pytest],
     }
+    if not for_pytest and not quick:
+        found["compiled"] = [str(python), "-m", "tests.compiled"]
+    return found
 
 
 def _run(commands: dict[str, list[str]]) -> dict[str, tuple[int, float]]:

@@ -41,14 +41,14 @@ def test_whole_run_checks_style_types_imports_and_coverage() -> None:
         "mypy": ["/venv/bin/mypy"],
         "import-linter": ["/venv/bin/lint-imports"],
         "pytest": ["/venv/bin/python", "-m", "pytest", "--cov", "--cov-report=term"],
+        "compiled": ["/venv/bin/python", "-m", "tests.compiled"],
     }
 
 
-def test_quick_run_leaves_out_real_workers_and_the_coverage_limit() -> None:
-    pytest_command = command.checks(Path("/venv/bin/python"), quick=True, for_pytest=["-k", "limits"])[
-        "pytest"
-    ]
-    assert pytest_command[3:] == ["-m", "not real", "-k", "limits"]
+def test_quick_run_leaves_out_real_workers_the_coverage_limit_and_compiling() -> None:
+    checks = command.checks(Path("/venv/bin/python"), quick=True, for_pytest=["-k", "limits"])
+    assert checks["pytest"][3:] == ["-m", "not real", "-k", "limits"]
+    assert "compiled" not in checks
 
 
 def test_missing_program_is_told_with_its_package(

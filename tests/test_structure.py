@@ -8,6 +8,7 @@ A package's `__init__` is tested through what it exports, under any name.
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,7 @@ BUDGETED = {"gateway", "workers"}
 MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 40
 BANNED = {"utils", "util", "helpers", "helper", "common", "manager", "handler", "handlers", "service", "misc"}
+NOT_COMPILED = {"Struct", "msgspec.Struct", "runtime_checkable"}
 # Of one person's machine; and package indexes, which each machine configures for itself.
 NOT_ELSEWHERE = re.compile(r"(?<![\w.~}-])/(?:root|work|Users)/|file:///|https?://[^\s\"']+/simple\b")
 
@@ -98,6 +100,27 @@ def places_of_test(path: Path) -> Iterator[Path]:
     yield Path("tests", *folders, f"test_{name}.py")
     if len(folders) > 1:
         yield Path("tests", folders[0], f"test_{'_'.join([*folders[1:], name])}.py")
+
+
+def test_what_is_compiled_is_the_same_compiled() -> None:
+    """Classes that mypyc would change, silently: it drops keywords of a class (`frozen=True`), and what is
+    looked up by name in a class as it is (msgspec's, runtime_checkable)."""
+    hook = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    patterns, but = hook["hooks"]["mypyc"]["include"], hook["hooks"]["mypyc"]["exclude"]
+    found = {pattern: set(ROOT.glob(pattern.lstrip("/"))) for pattern in (*patterns, *but)}
+    assert [pattern for pattern, files in found.items() if not files] == []
+    compiled = set[Path]().union(*(found[pattern] for pattern in patterns))
+    compiled -= set[Path]().union(*(found[pattern] for pattern in but))
+    assert {
+        f"{file.relative_to(ROOT)}: {node.name}"
+        for file in compiled
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ClassDef)
+        and (
+            node.keywords
+            or any(ast.unparse(each) in NOT_COMPILED for each in (*node.bases, *node.decorator_list))
+        )
+    } == set()
 
 
 def test_no_file_names_what_only_one_machine_has() -> None:

@@ -84,8 +84,8 @@ def prepare(campaign: Campaign, say: Callable[[str], None]) -> None:
         packages = dict.fromkeys(DEBIAN[program] for program in missing)
         raise CannotStart(f"not installed: {', '.join(missing)} (apt-get install {' '.join(packages)})")
     for name in campaign.contenders:
-        if CONTENDERS[name].comes_from_index:
-            say(f"{name}: will be installed if it is missing")
+        if CONTENDERS[name].is_made:
+            say(f"{name}: will be made if it is missing")
             try:
                 contenders.installed(CONTENDERS[name])
             except (ServiceFailed, OSError) as error:

@@ -1,13 +1,16 @@
 """What can stand between callers and workers, and how is it started? As its authors advise, and quiet."""
 
+import atexit
 import hashlib
 import json
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from benchmarks import environments
@@ -21,6 +24,7 @@ from deploy.services import Service, running, wait_ready
 DIRECT, NGINX, LITELLM = "direct", "nginx", "litellm"
 VLLM_ROUTER, SGLANG_ROUTER = "vllm-router", "sglang-router"
 MEMORY, REDIS, TWO_PROCESSES = "gateway:memory", "gateway:redis", "gateway:redis:2"
+COMPILED_MEMORY, COMPILED_REDIS = COMPILED = ("gateway:memory:compiled", "gateway:redis:compiled")
 PLAIN, STREAM, FLOOD, QUARTER, SCALING = PHASES = ("plain", "stream", "flood", "quarter", "scaling")
 LITELLM_PACKAGE, LITELLM_VERSION = "litellm[proxy]", "1.108.7"
 POLICY = "round_robin"  # of others: their cheapest
@@ -48,12 +52,17 @@ class Contender:
         return self.name.startswith("gateway:")
 
     @property
-    def comes_from_index(self) -> bool:
-        return self.name in RIVALS or self.name == LITELLM
+    def is_made(self) -> bool:
+        """From the package index, or compiled, before anything is measured."""
+        return self.name in RIVALS or self.name == LITELLM or self.is_compiled
+
+    @property
+    def is_compiled(self) -> bool:
+        return self.name in COMPILED
 
     @property
     def has_redis(self) -> bool:
-        return self.name in (REDIS, TWO_PROCESSES)
+        return self.name in (REDIS, TWO_PROCESSES, COMPILED_REDIS)
 
 
 MOST = {PLAIN: 32, STREAM: 64, FLOOD: 256, QUARTER: 32}
@@ -69,6 +78,8 @@ CONTENDERS = {
         Contender(MEMORY, MOST),
         Contender(REDIS, MOST | {SCALING: 32}),
         Contender(TWO_PROCESSES, {SCALING: 64}, processes=2),  # as many for each process
+        Contender(COMPILED_MEMORY, MOST),
+        Contender(COMPILED_REDIS, MOST),
     )
 }
 
@@ -131,7 +142,11 @@ class Start:
         """Without what pins it to a processor. Raises ServiceFailed where it cannot be installed."""
         if self.contender.is_ours:
             file = self._file("gateway.toml", self.gateway_toml())
-            return [WITH_US[-1], "-m", "gateway", "serve", "--config", str(file)]
+            served = ["-m", "gateway", "serve", "--config", str(file)]
+            if not self.contender.is_compiled:
+                return [WITH_US[-1], *served]
+            # -P: else the sources come first, where this is the checkout
+            return ["env", f"PYTHONPATH={installed(self.contender)}", WITH_US[-1], "-P", *served]
         program = str(installed(self.contender))
         if self.contender.name in RIVALS:
             rival = RIVALS[self.contender.name]
@@ -215,10 +230,22 @@ def found(program: str) -> str | None:
 
 
 def installed(contender: Contender) -> Path:
-    """Somebody else's gateway, from the system or from the package index. Raises ServiceFailed."""
+    """Somebody else's gateway, from the system or from the package index; or ours, compiled, as a place for
+    modules. Raises ServiceFailed."""
+    if contender.is_compiled:
+        return _compiled()
     if contender.name in RIVALS:
         rival = RIVALS[contender.name]
         return environments.installed(rival.package, rival.version, rival.program)
     if contender.name == LITELLM:
         return environments.installed(LITELLM_PACKAGE, LITELLM_VERSION, "litellm")
     return Path(found(contender.name) or contender.name)
+
+
+@cache
+def _compiled() -> Path:
+    """Made once, and gone with this process."""
+    folder = tempfile.mkdtemp(prefix="compiled-")
+    atexit.register(shutil.rmtree, folder)
+    environments.compiled(Path(folder))
+    return Path(folder)

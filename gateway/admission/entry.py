@@ -5,8 +5,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar, cast
 
-from msgspec import Struct
-
 from gateway import settings
 from gateway.errors import Overloaded, RateLimited, Refused
 from gateway.estimates import Pace
@@ -26,11 +24,14 @@ class Place(Protocol):
 PlaceT = TypeVar("PlaceT", bound=Place)
 
 
-class Waiter(Struct, Generic[PlaceT], frozen=True, eq=False):
+class Waiter(Generic[PlaceT]):
     """One who waits."""
 
-    job: Job
-    turn: "asyncio.Future[PlaceT]"
+    __slots__ = ("job", "turn")
+
+    def __init__(self, job: Job, turn: "asyncio.Future[PlaceT]") -> None:
+        self.job = job
+        self.turn = turn
 
 
 class Entry(Generic[PlaceT]):

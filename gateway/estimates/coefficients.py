@@ -1,6 +1,6 @@
 """How fast is a worker? Learnt from the requests it has served."""
 
-from msgspec import Struct
+from typing import NamedTuple
 
 from gateway.estimates.line import Line
 
@@ -8,7 +8,7 @@ MIN_STREAMED_TOKENS = 8  # the time per token of a shorter answer is mostly chan
 LEAST_DECODING = 0.1  # of a stream's time: however much was prefilled meanwhile, it did go on
 
 
-class Speed(Struct, frozen=True):
+class Speed(NamedTuple):
     """Seconds that a worker takes. Prompt tokens are those of `prefill_cost`.
 
     The defaults were fitted to a 7B model in bf16 on one H200 (vLLM 0.24): lone prompts of 1,024 to 30,000

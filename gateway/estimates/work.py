@@ -4,7 +4,7 @@ Counted in whole tokens and turned into seconds when asked for. So what a reques
 and a better knowledge of the worker's speed holds for what it already has.
 """
 
-from msgspec import Struct
+from typing import NamedTuple
 
 DOUBLE_AT_TOKENS = 57_600
 """Prompt length at which attention takes as long as all that is linear in it.
@@ -20,7 +20,7 @@ def prefill_cost(prompt_tokens: int, cached_tokens: int = 0) -> int:
     return prompt_tokens - cached_tokens + attended // DOUBLE_AT_TOKENS
 
 
-class Work(Struct, frozen=True):
+class Work(NamedTuple):
     """Of one request at one worker."""
 
     prefill_tokens: int  # its `prefill_cost` there

@@ -65,7 +65,7 @@ class Flow:
         return min(lines, key=_head_rank).head if len(lines) > 1 else lines[0].head
 
     def work_before(self, rank: Rank) -> float:
-        return sum(line.work_before(rank) for line in self.lines.values())
+        return sum((line.work_before(rank) for line in self.lines.values()), 0.0)
 
 
 class Ranking:

@@ -54,4 +54,4 @@ class Line:
 
     def work_before(self, rank: Rank) -> float:
         """The total work of the tickets that go before a rank."""
-        return sum(self._works[: bisect_left(self._ranks, rank)])
+        return sum(self._works[: bisect_left(self._ranks, rank)], 0.0)

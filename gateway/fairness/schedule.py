@@ -68,7 +68,7 @@ class Schedule:
         """The work that goes before a ticket, waiting or still to come, if all is open and nobody comes."""
         own = self.bands[ticket.band].work_before(ticket)
         rank = BANDS.index(ticket.band)
-        above = sum(self.bands[band].work for band in BANDS[:rank])
+        above = sum((self.bands[band].work for band in BANDS[:rank]), 0.0)
         if above:
             by_share = (own + ticket.total_work - self._owed[ticket.band]) / SHARES[ticket.band]
             if by_share < own + above:
@@ -78,8 +78,11 @@ class Schedule:
     def _work_from_below(self, rank: int, work: float) -> float:
         """What lower bands are given by their shares while this much work of others is done."""
         below = BANDS[rank + 1 :]
-        total = work / (1 - sum(SHARES[band] for band in below if self.bands[band].is_waiting))
-        return sum(min(self.bands[band].work, self._owed[band] + SHARES[band] * total) for band in below)
+        shared = sum((SHARES[band] for band in below if self.bands[band].is_waiting), 0.0)
+        total = work / (1 - shared)
+        return sum(
+            (min(self.bands[band].work, self._owed[band] + SHARES[band] * total) for band in below), 0.0
+        )
 
     def _cap(self) -> None:
         """Nobody is owed more than waits: not what has left, nor hours in which its lane was closed."""

@@ -54,9 +54,9 @@ class Lengths:
     def _apart(self, first_long: int) -> float:
         """The variance between those below a class and the others."""
         below, above = self._work[:first_long], self._work[first_long:]
-        short, long = sum(below), sum(above)
+        short, long = sum(below, 0.0), sum(above, 0.0)
         if not short or not long:
             return 0.0
-        mean_short = sum(length * work for length, work in enumerate(below)) / short
-        mean_long = sum(length * work for length, work in enumerate(above, first_long)) / long
+        mean_short = sum((length * work for length, work in enumerate(below)), 0.0) / short
+        mean_long = sum((length * work for length, work in enumerate(above, first_long)), 0.0) / long
         return short * long * (mean_long - mean_short) ** 2

@@ -1,8 +1,7 @@
 """How much may a request generate?"""
 
 from collections.abc import Sequence
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from gateway.errors import BadRequest
 from gateway.intake.schema import ChatBody, CompletionBody
@@ -13,7 +12,7 @@ UNKNOWN_TOKENS = 1024  # a guess for a chat without a maximum, while no worker h
 LARGEST_TOKENS = 2**31 - 1  # a bound while that is not known
 
 
-class Maximum(Struct, frozen=True):
+class Maximum(NamedTuple):
     """Output tokens of one sequence."""
 
     field: str  # the one that the worker goes by

@@ -5,9 +5,9 @@ Bytes of text, divided by what a token of the model has been in requests before.
 
 from math import ceil
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from gateway.errors import BadRequest
 from gateway.intake.schema import ABSENT, ChatBody, CompletionBody, Part, was_sent
@@ -29,7 +29,7 @@ _NONE_OF_BODY = (ABSENT,) * 3  # of nearly every body
 _NONE_OF_MESSAGE = (ABSENT,) * 4  # and message
 
 
-class Size(Struct, frozen=True):
+class Size(NamedTuple):
     tokens: list[int]  # of each prompt
     text_bytes: int  # text that alone explains the tokens; 0 where something else has a part in them
 

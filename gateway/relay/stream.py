@@ -86,17 +86,20 @@ class Stream:
         self._before = self._told_at = self._clock()
         self._told = watch.events
         ended = False
-        while not (watch.done or ended or watch.error is not None):
+        while not (ended or self._is_over()):
             if data:
                 await outlet.send(data)
             self._pipe = outlet.pipe(answer.hold)
             if self._pipe is not None:
                 await answer.pour(self._sink)
-                data, ended = self._rest, not (watch.done or watch.error is not None)
+                data, ended = self._rest, not self._is_over()
             else:
                 received = await answer.read()
                 data, ended = self._look(received), not received
         await self._end(data)
+
+    def _is_over(self) -> bool:
+        return self._watch.done or self._watch.error is not None
 
     def _look(self, received: bytes) -> bytes:
         """Take note of what has come; gives back what may go on."""

@@ -201,7 +201,7 @@ async def test_no_key_and_no_prompt_is_ever_told_or_logged(
                     answers.append(await client.get(f"/nowhere?key={key}"))
                     told += [f"{answer.headers}{answer.text}" for answer in answers]
             with monkeypatch.context() as patch:
-                patch.setattr("gateway.intake.Intake.read", stumble)
+                patch.setattr("gateway.fleet.Catalogue.find", stumble)
                 async with gateway.http() as client:
                     broken = await client.post(COMPLETIONS, json=bodies[0])
                     assert broken.status_code == 500

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.intake import Intake
+from gateway.fleet import Catalogue
 from tests.conftest import KEY, MODEL
 from tests.e2e.callers import COMPLETIONS, QUESTION, STREAMED, Caller
 from tests.e2e.observed import NOWHERE, TENANT, observed
@@ -23,7 +23,7 @@ async def test_a_bug_of_the_gateway_becomes_500_and_tells_nothing(
     def stumble(*_: object) -> None:
         raise RuntimeError(SECRET)
 
-    monkeypatch.setattr(Intake, "read", stumble)
+    monkeypatch.setattr(Catalogue, "find", stumble)
     async with FakeWorker() as worker, observed(worker) as gateway, gateway.http() as client:
         answer = await client.post(COMPLETIONS, json=QUESTION)
         assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal_error")

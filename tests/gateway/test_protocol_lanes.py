@@ -8,8 +8,7 @@ import pytest
 from gateway import settings
 from gateway.exchange import Exchange, Line
 from gateway.headers import CLOSE
-from gateway.protocol import ServesDirectly
-from gateway.server import listen, running
+from gateway.server import ServesDirectly, listen, running
 from tests.gateway.lanes import JSON, SSE, Serve, echo, house, post, waiting
 from tests.gateway.test_server import saying
 

@@ -1,6 +1,7 @@
 """Is each contender given the workers, its port and its key, and is ours started with everything on?"""
 
 import json
+import sys
 import tomllib
 from pathlib import Path
 
@@ -103,6 +104,7 @@ def test_litellm_checks_its_key_and_knows_both_workers(tmp_path: Path) -> None:
         (LITELLM, "/health/liveliness", "--num_workers 1"),
         (NGINX, "/health", "-e stderr"),
         (MEMORY, "/ready", "-m gateway serve --config"),
+        ("gateway:memory:compiled", "/ready", f"env PYTHONPATH=program {sys.executable} -P -m gateway serve"),
     ],
 )
 def test_each_is_started_and_waited_for_in_its_own_way(
@@ -122,7 +124,7 @@ def test_others_come_from_the_index_in_the_versions_that_are_named(monkeypatch: 
 
     monkeypatch.setattr(environments, "installed", installed)
     for contender in CONTENDERS.values():
-        if contender.comes_from_index:
+        if contender.is_made and not contender.is_compiled:
             assert contenders.installed(contender) == Path(asked[-1][2])
 
     assert asked == [
@@ -130,6 +132,17 @@ def test_others_come_from_the_index_in_the_versions_that_are_named(monkeypatch: 
         ("sglang-router", "0.3.2", "smg"),
         ("litellm[proxy]", "1.108.7", "litellm"),
     ]
+
+
+def test_ours_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+    monkeypatch.setattr(environments, "compiled", made.append)
+    contenders._compiled.cache_clear()
+    places = {contenders.installed(CONTENDERS[name]) for name in contenders.COMPILED}
+    contenders._compiled.cache_clear()
+    assert places == set(made)
+    assert len(made) == 1
+    assert made[0].is_dir()
 
 
 def test_without_a_gateway_callers_go_to_a_worker(tmp_path: Path) -> None:

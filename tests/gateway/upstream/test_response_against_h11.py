@@ -36,6 +36,7 @@ STRICTER = re.compile(
     "|Invalid HTTP version"  # of HTTP/0.x and above 1.1
     r"|transfer-encoding \[b'chunked'\] in HTTP/1\.0|HTTP version"
     "|Content-Length can't be present with|Transfer-Encoding can't be present with"  # also with 204, 304, 1xx
+    "|Data after `Connection: close`"  # in a 1xx head
     "|Duplicate Content-Length|Invalid character in Content-Length"  # h11 takes equal ones
 )
 STATUS_LINE = re.compile(rb"(\A|\r\n\r\n)[\r\n]*(HTTP/1\.[01] [0-9]{3})[^\r\n]*")
