@@ -17,7 +17,7 @@ OVERHEAD_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 
 RATIOS = (0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
 BUCKETS = [str(bucket) for bucket in range(32)]  # labels made once; more than settings allow
 MOST_WAITS_PUT_OFF = 1000
-MOST_PUT_OFF = 64  # trips, each of which holds its request's body
+MOST_PUT_OFF = 16  # trips, each of which holds its request's body; while they are counted, others wait
 NONE = "none"  # the label of a tenant, model or bucket that is not known: callers cannot make series
 
 Labels = tuple[str, ...]
