@@ -21,6 +21,7 @@ from workers.cpu import CannotInstall, CommandFailed, Steps, install
 
 # The programs that tests start, and the Debian package of each.
 PROGRAMS = {"docker-compose": "docker-compose", "promtool": "prometheus", "redis-server": "redis-server"}
+COMPILER = {"cc": "gcc"}  # for the compiled gateway
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _set_up(quick: bool) -> Path:
-    if missing := [package for program, package in PROGRAMS.items() if shutil.which(program) is None]:
+    programs = PROGRAMS if quick else PROGRAMS | COMPILER
+    if missing := [package for program, package in programs.items() if shutil.which(program) is None]:
         raise CannotInstall(f"tests start programs that are missing: apt-get install {' '.join(missing)}")
     steps = Steps()
     with steps.step("Python environment in .venv") as detail:

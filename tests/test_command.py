@@ -56,7 +56,9 @@ def test_missing_program_is_told_with_its_package(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert command.main(["--quick"]) == 1
-    assert "apt-get install docker-compose prometheus" in capsys.readouterr().err
+    assert "apt-get install docker-compose prometheus redis-server\n" in capsys.readouterr().err
+    assert command.main([]) == 1
+    assert "apt-get install docker-compose prometheus redis-server gcc\n" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
