@@ -6,7 +6,7 @@ import pytest
 
 from gateway.exchange import Exchange, Line
 from gateway.headers import CLOSE
-from tests.gateway.lanes import BIG, JSON, SSE, echo, house, on_both_lanes, post, waiting
+from tests.gateway.lanes import BIG, JSON, SSE, House, Visitor, echo, house, on_both_lanes, post, waiting
 
 pytestmark = on_both_lanes
 
@@ -207,19 +207,25 @@ async def test_a_full_socket_is_waited_for_and_emptied_by_the_caller(lane: str) 
         assert await at.endings.get() is None
 
 
+async def with_an_answer_behind_another(at: House) -> Visitor:
+    """A caller who has not taken its first answer, while the second is ready."""
+    visitor = await at.visit()
+    visitor.say(post())
+    assert await at.endings.get() is None
+    visitor.say(post())
+    await at.began(2)
+    while at.exchanges[1].sending_since is None:  # noqa: ASYNC110 - the server tells nobody
+        await asyncio.sleep(0)
+    return visitor
+
+
 async def test_a_whole_answer_waits_for_a_caller_who_has_not_taken_the_one_before(lane: str) -> None:
     async def serve(exchange: Exchange, line: Line) -> None:
         await exchange.body()
         await exchange.reply(200, [], b"%d" % len(at.exchanges) * (4 * BIG))
 
     async with house(lane, serve) as at:
-        visitor = await at.visit()
-        visitor.say(post())
-        assert await at.endings.get() is None
-        visitor.say(post())
-        await at.began(2)
-        while at.exchanges[1].sending_since is None:  # noqa: ASYNC110 - the server tells nobody
-            await asyncio.sleep(0)
+        visitor = await with_an_answer_behind_another(at)
         for each in (b"1", b"2"):
             assert (await visitor.hear()).body == each * (4 * BIG)
 
@@ -238,13 +244,7 @@ async def test_a_caller_who_hangs_up_instead_of_reading_is_waited_for_no_longer(
             await exchange.finish(b"y")
 
     async with house(lane, serve) as at:
-        visitor = await at.visit()
-        visitor.say(post())
-        assert await at.endings.get() is None
-        visitor.say(post())
-        await at.began(2)
-        while at.exchanges[1].sending_since is None:  # noqa: ASYNC110 - the server tells nobody
-            await asyncio.sleep(0)
+        visitor = await with_an_answer_behind_another(at)
         if what == "send":
             at.exchanges[1].leave("client_stalled")
         else:
