@@ -1,5 +1,6 @@
 """Is the gateway the same once it is compiled? Builds it as the container image has it, and runs the
-end-to-end tests against that: `python -m tests.compiled`, with options for pytest.
+end-to-end tests against that, and those of rooms whose tests replace no class: `python -m tests.compiled`,
+with options for pytest.
 
 One lane is enough here: what tells the lanes apart is in the tests of the sources.
 """
@@ -15,8 +16,10 @@ from benchmarks import environments
 from deploy.services import ServiceFailed
 
 TESTED_WITH = ("tests", "deploy", "pyproject.toml", "docker-compose.yml", "README.md")
-PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", "-m", "not real", "-k", "not asgi", "tests/e2e")
-IS_COMPILED = "import gateway.call; raise SystemExit(not gateway.call.__file__.endswith('.so'))"
+ROOMS = ("admission", "estimates", "fairness", "intake", "relay", "routing", "upstream")
+TESTS = ("tests/e2e", *(f"tests/gateway/{room}" for room in ROOMS))
+PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", "-m", "not real", "-k", "not asgi", *TESTS)
+IS_COMPILED = "from gateway.call import __file__ as it; assert it.endswith('.so'), f'{it} is not compiled'"
 
 
 def main(argv: Sequence[str]) -> int:
