@@ -135,6 +135,7 @@ def _record(trip: Trip, tenant: str, model: str) -> dict[str, object]:
         "status": trip.status,
         "outcome": trip.outcome,
         "worker": trip.worker,
+        "tried": list(trip.tried),
         "bucket": job.bucket if job else None,
         "prompt_tokens": usage.prompt_tokens if usage else None,
         "cached_tokens": usage.cached_tokens if usage else None,

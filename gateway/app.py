@@ -24,7 +24,7 @@ from gateway.backing import backing
 from gateway.dispatch import Dispatcher
 from gateway.endpoints import Completions, Models, public_app
 from gateway.errors import Draining
-from gateway.fleet import Probes, Roster
+from gateway.fleet import Roster
 from gateway.journal import Journal
 from gateway.keyring import Keyring
 from gateway.limits import RateLimiter
@@ -45,6 +45,7 @@ from gateway.usage import Meter, Records
 log = logging.getLogger(__name__)
 
 FOLD_EVERY_S = 0.1
+FILE = "the configuration file"  # who says that a worker is there
 
 
 class Gateway:
@@ -81,16 +82,16 @@ class Gateway:
         others = Others(process, clock, seat.count if seat else 1) if self._backing.among else None
         self.fleet = parts.fleet(settings, clock, others)
         self._roster = Roster(self.fleet, self._backing.switch)
-        self._tls = parts.tls(settings)
-        write = Outbox().write
-        self._clients = {of.id: parts.client(of, settings, self._tls, write) for of in settings.workers}
+        self._intake = parts.intake(settings, self._catalogue)
+        self.crew = parts.crew(settings, self.fleet, self._catalogue, self._intake, Outbox().write)
         self.under_way = UnderWay(clock, settings.server.client_stall_s)
-        dispatcher = self._dispatcher(clock)
-        self.admission = parts.admission(settings, dispatcher, self.fleet, self._ledger.queued, clock)
+        self._dispatcher = self._make_dispatcher(clock)
+        self.admission = parts.admission(settings, self._dispatcher, self.fleet, self._ledger.queued, clock)
         self.fleet.on_room = self.admission.wake
         self._peers = self._join(others, clock)
-        self.public = self._public_app(self._corridor(dispatcher, clock), clock)
+        self.public = self._public_app(self._corridor(clock), clock)
         self._board, self.admin = self._counting(seat)
+        self.crew.take(FILE, parts.workers(settings))
 
     def _join(self, others: Others | None, clock: Callable[[], float]) -> AbstractAsyncContextManager[object]:
         """What keeps this process and the others told of each other."""
@@ -100,18 +101,17 @@ class Gateway:
         self.fleet.on_work = peers.notice
         return peers
 
-    def _dispatcher(self, clock: Callable[[], float]) -> Dispatcher:
+    def _make_dispatcher(self, clock: Callable[[], float]) -> Dispatcher:
         rules = self._settings.routing
-        return Dispatcher(self.fleet, POLICIES[rules.policy], self._clients, self._ledger, clock, rules)
+        return Dispatcher(self.fleet, POLICIES[rules.policy], self.crew.clients, self._ledger, clock, rules)
 
-    def _corridor(self, dispatcher: Dispatcher, clock: Callable[[], float]) -> Corridor:
-        settings = self._settings
+    def _corridor(self, clock: Callable[[], float]) -> Corridor:
         return Corridor(
             auth=self._auth,
-            intake=parts.intake(settings, self._catalogue),
+            intake=self._intake,
             limits=RateLimiter(self._backing.limits),
             admission=self.admission,
-            dispatcher=dispatcher,
+            dispatcher=self._dispatcher,
             relay=Relay(clock),
             ledger=self._ledger,
         )
@@ -170,10 +170,9 @@ class Gateway:
             await stack.enter_async_context(self._backing.news(self._hear, self._look_for_news))
             if self._board:
                 await stack.enter_async_context(self._board)
-            probes = parts.probes(self._settings, self.fleet, self._catalogue, self._tls)
-            await stack.enter_async_context(probes)
+            await stack.enter_async_context(self.crew)
             if self._board:
-                await self._know_the_workers(probes)
+                await self._know_the_workers()
             self._tasks = [
                 asyncio.create_task(self.under_way.watch_for_stalls(), name="stalled callers"),
                 asyncio.create_task(self.fleet.keep_learning(), name="fleet"),
@@ -181,17 +180,15 @@ class Gateway:
             self._stack = stack.pop_all()
         return self
 
-    async def _know_the_workers(self, probes: Probes) -> None:
+    async def _know_the_workers(self) -> None:
         """Until a process knows whom to ask, its siblings had better take what comes."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * self._settings.fleet.probe_timeout_s):
-                await probes.first_round()
+                await self.crew.seen()
 
     async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
             task.cancel()
-        for client in self._clients.values():
-            await client.aclose()
         await self._stack.aclose()
         self.flush()
 
@@ -201,9 +198,14 @@ class Gateway:
         self._journal.flush()
 
     def adopt(self, settings: Settings) -> None:
-        """The configuration file has other tenants and keys now."""
+        """The configuration file says something else now, of what is live."""
         self._keyring.replace(settings)
         self._auth.replace(FileDirectory(settings.tenants, settings.keys))
+        self._catalogue.replace(parts.models(settings))
+        self._dispatcher.replace(POLICIES[settings.routing.policy], settings.routing)
+        self.fleet.max_long_prefills = settings.routing.max_long_prefills
+        self.admission.replace(settings.admission)
+        self.crew.take(FILE, parts.workers(settings))
 
     def _hear(self, news: str) -> None:
         """Another process, a replica or a command has changed something."""

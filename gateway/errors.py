@@ -150,6 +150,17 @@ class Overloaded(Refused):
     code = "server_is_overloaded"
 
 
+class WorkerBusy(Overloaded):
+    """A worker says that it has enough to do. `kind` as that of a WorkerError."""
+
+    kind: ClassVar[str] = "busy"
+
+    def __init__(self, detail: str, retry_after_s: float = 1.0) -> None:
+        super().__init__(
+            "The model server is busy. Try again shortly.", retry_after_s=retry_after_s, detail=detail
+        )
+
+
 class NoWorker(Refused):
     status = 503
     code = "no_worker"
@@ -202,6 +213,12 @@ class WorkerFailed(WorkerError):
     """It answered, with a failure of its own."""
 
     kind = "failed"
+
+
+class WorkerDeclined(WorkerError):
+    """It answered that it takes no more requests, because it ends: it has not begun."""
+
+    kind = "declined"
 
 
 class WorkerRefusedCredentials(WorkerError):

@@ -139,6 +139,18 @@ class Worker(Struct, frozen=True):
     own_s: float = 0.0  # that this request's prompt would take, less what is in the prefix cache
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """A worker as it is to be, whoever said so."""
+
+    id: str
+    url: str
+    model: str  # the name of a configured one
+    max_concurrency: int = 256
+    api_key_env: str = ""  # the environment variable that holds its key
+    address: str = ""  # where to connect to, if not where the URL's host name leads
+
+
 class Usage(Struct, frozen=True):
     """Tokens of one finished request."""
 
@@ -183,6 +195,7 @@ class Trip(Struct):
     job: Job | None = None
     quotas: Quotas | None = None
     worker: str = ""
+    tried: tuple[str, ...] = ()  # workers that could not have it
     queue_s: float = 0.0
     sent_at: float | None = None  # when the request went to a worker
     first_token_at: float | None = None

@@ -1,5 +1,6 @@
 """Settings → the parts of a gateway that need more than their constructor."""
 
+import functools
 import os
 import secrets
 import ssl
@@ -10,14 +11,15 @@ from starlette.types import ASGIApp
 
 from gateway.admission import Admission
 from gateway.auth import Authenticator, Directory, FileDirectory
+from gateway.crew import Crew, Hand
 from gateway.dispatch import Dispatcher
 from gateway.fleet import Catalogue, Fleet, Member, Origin, Probes, Slot
 from gateway.intake import Intake
 from gateway.intake.lengths import Lengths
-from gateway.model import Model, Tenant
+from gateway.model import Model, Tenant, WorkerSpec
 from gateway.outbox import Write
 from gateway.peers import Others
-from gateway.settings import Settings, WorkerSettings
+from gateway.settings import Settings
 from gateway.sharing import Sharing
 from gateway.upstream import Timeouts, WorkerClient
 
@@ -35,28 +37,34 @@ def salt_secret(settings: Settings) -> bytes:
     return settings.auth.cache_salt_secret.get_secret_value().encode() or secrets.token_bytes(32)
 
 
+def models(settings: Settings) -> dict[Model, list[str]]:
+    """Each with its aliases."""
+    return {
+        Model(of.name, of.max_model_len, of.default_max_tokens, of.max_output_tokens): of.aliases
+        for of in settings.models
+    }
+
+
 def catalogue(settings: Settings) -> Catalogue:
-    return Catalogue(
-        {
-            Model(of.name, of.max_model_len, of.default_max_tokens, of.max_output_tokens): of.aliases
-            for of in settings.models
-        }
-    )
+    return Catalogue(models(settings))
+
+
+def workers(settings: Settings) -> list[WorkerSpec]:
+    """Those of the file."""
+    return [
+        WorkerSpec(of.id, of.url, of.model, of.max_concurrency, of.api_key_env) for of in settings.workers
+    ]
 
 
 def intake(settings: Settings, models: Catalogue) -> Intake:
     routing = settings.routing
     lengths = Lengths(routing.bucket_edges, routing.long_prompt_tokens, routing.learn_long_prompts)
-    chains = routing.prefix_affinity and len(settings.workers) > 1
-    return Intake(settings.intake, lengths, models, chains)
+    return Intake(settings.intake, lengths, models)
 
 
 def fleet(settings: Settings, clock: Callable[[], float], others: Others | None) -> Fleet:
-    is_adaptive = settings.routing.adaptive_limit
-    members = [
-        Member(of.id, of.model, of.max_concurrency, is_adaptive=is_adaptive) for of in settings.workers
-    ]
-    return Fleet(settings.fleet, members, clock, settings.routing.max_long_prefills, others)
+    """Without workers."""
+    return Fleet(settings.fleet, (), clock, settings.routing.max_long_prefills, others)
 
 
 def admission(
@@ -75,39 +83,49 @@ def sharing(of: Fleet, queue: Admission[Slot], others: Others, clock: Callable[[
     return made
 
 
-def probes(settings: Settings, of: Fleet, models: Catalogue, trusted: ssl.SSLContext | None) -> Probes:
-    origins = {worker.id: Origin(worker.url, credentials(worker)) for worker in settings.workers}
-    return Probes(settings.fleet, of, models, origins, trusted)
+def crew(settings: Settings, of: Fleet, models: Catalogue, intake: Intake, write: Write) -> Crew:
+    """Without workers. write: sends small requests."""
+    trusted = functools.cache(functools.partial(tls, settings))
+    probes = Probes(settings.fleet, of, models, trusted)
+
+    def count(workers: int) -> None:
+        """Where there is but one, nobody asks which has a prompt in its cache."""
+        intake.chains = settings.routing.prefix_affinity and workers > 1
+
+    return Crew(of, probes, models, lambda spec: hand(spec, settings, trusted, write), count)
 
 
-def tls(settings: Settings) -> ssl.SSLContext | None:
-    """Made only where it is needed: reading the system's certificates takes longer than all the rest."""
-    if any(worker.url.startswith("https:") for worker in settings.workers):
-        return ssl.create_default_context(cafile=settings.upstream.ca_file or None)
-    return None
-
-
-def client(
-    worker: WorkerSettings, settings: Settings, trusted: ssl.SSLContext | None, write: Write
-) -> WorkerClient:
+def hand(spec: WorkerSpec, settings: Settings, trusted: Callable[[], ssl.SSLContext], write: Write) -> Hand:
     upstream = settings.upstream
-    return WorkerClient(
-        worker.url,
+    own = credentials(spec)
+    client = WorkerClient(
+        spec.url,
         timeouts=Timeouts(upstream.connect_timeout_s, upstream.first_byte_timeout_s, upstream.gap_timeout_s),
         idle_s=upstream.idle_s,
         max_age_s=upstream.max_age_s,
-        tls=trusted,
+        tls=trusted() if spec.url.startswith("https:") else None,
         write=write,
         headers=[
             (b"content-type", b"application/json"),
             (b"accept-encoding", b"identity"),  # the relay reads along
-            *((name.encode(), value.encode()) for name, value in credentials(worker).items()),
+            *((name.encode(), value.encode()) for name, value in own.items()),
         ],
     )
+    is_adaptive = settings.routing.adaptive_limit
+    member = Member(spec.id, spec.model, spec.max_concurrency, is_adaptive=is_adaptive)
+    # vLLM that was told to end closes its listener, and leaves open what it has without a further byte.
+    patience_s = settings.fleet.failures * settings.fleet.probe_interval_s
+    on_gone = functools.partial(client.give_up, patience_s)
+    return Hand(spec, member, client, Origin(spec.url, own, on_gone))
 
 
-def credentials(worker: WorkerSettings) -> dict[str, str]:
-    return {"authorization": f"Bearer {os.environ[worker.api_key_env]}"} if worker.api_key_env else {}
+def tls(settings: Settings) -> ssl.SSLContext:
+    """Made only where it is needed: reading the system's certificates takes longer than all the rest."""
+    return ssl.create_default_context(cafile=settings.upstream.ca_file or None)
+
+
+def credentials(spec: WorkerSpec) -> dict[str, str]:
+    return {"authorization": f"Bearer {os.environ[spec.api_key_env]}"} if spec.api_key_env else {}
 
 
 def with_cors(app: ASGIApp, origins: list[str]) -> ASGIApp:

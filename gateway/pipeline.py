@@ -12,7 +12,7 @@ from gateway.accounting import Ledger
 from gateway.admission import Admission, Turn
 from gateway.auth import Authenticator
 from gateway.dispatch import Dispatcher
-from gateway.errors import GatewayError, RateLimited, WorkerError, WorkerUnreachable
+from gateway.errors import GatewayError, RateLimited, WorkerBusy, WorkerError
 from gateway.fleet import Slot
 from gateway.intake import Intake
 from gateway.limits import RateLimiter, Reservation
@@ -64,12 +64,17 @@ class Corridor:
         else:
             read = _read_later(turn)
         try:
-            with await self.dispatcher.open(job, turn, trip) as answer:
-                await self.relay.run(answer, job, exchange, trip, turn.place)
+            while True:
+                try:
+                    with await self.dispatcher.open(job, turn, trip) as answer:
+                        await self.relay.run(answer, job, exchange, trip, turn.place)
+                    break
+                except (WorkerError, WorkerBusy) as error:
+                    if not self.dispatcher.failed(job, turn, trip, error):
+                        raise
+            self.dispatcher.ended(turn.place.member, trip)
             began = trip.outcome != "worker_refused"
-        except WorkerError as error:
-            if not isinstance(error, WorkerUnreachable):  # of those, the dispatcher counts every one
-                self.ledger.worker_failures[turn.place.member.id, error.kind] += 1
+        except WorkerError:
             began = trip.events > 0
             raise
         except (

@@ -1,4 +1,4 @@
-"""Has the configuration file changed? Then its tenants and keys come into force, without a restart."""
+"""Has the configuration file changed? Then most of it comes into force, without a restart."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,15 @@ from gateway.settings import Section, Settings
 
 log = logging.getLogger(__name__)
 
-LIVE = ("tenants", "keys")  # what comes into force while the gateway runs; all else needs a restart
+# What comes into force while the gateway runs. All else needs a restart.
+LIVE = frozenset(
+    (
+        "tenants", "keys", "models", "workers",
+        "admission.max_queued", "admission.max_wait_s",
+        "admission.tenant_queue_share", "admission.tenant_flight_share",
+        "routing.policy", "routing.max_prefills", "routing.max_long_prefills",
+    )
+)  # fmt: skip
 INTERVAL_S = 1.0  # between two looks at the file
 SETTLE_S = 0.1  # before a changed file is read: it may be half written
 
@@ -97,18 +105,18 @@ class Watcher:
         if self._is_refused:
             self._is_refused = False
             log.info("%s is in order again", self._path)
-        waiting = ", ".join(_differing(self._running, settings))
+        waiting = [name for name in _differing(self._running, settings) if name not in LIVE]
         if waiting:
-            log.warning("%s has changed, but these need a restart: %s", self._path, waiting)
-        if any(getattr(settings, name) != getattr(self._in_force, name) for name in LIVE):
+            log.warning("%s has changed, but these need a restart: %s", self._path, ", ".join(waiting))
+        changed = [name for name in _differing(self._in_force, settings) if name in LIVE]
+        if changed:
             self._apply(settings)
             self._in_force = settings
             log.info(
-                "%s has changed; in force are its tenants (%d) and keys (%d)",
-                self._path,
-                len(settings.tenants),
-                len(settings.keys),
-            )
+                "%s has changed; in force are its %s (%d workers, %d tenants, %d keys)",
+                self._path, ", ".join(changed),
+                len(settings.workers), len(settings.tenants), len(settings.keys),
+            )  # fmt: skip
 
     def _begin(self, pause_s: float) -> None:
         self._task = asyncio.create_task(self._watch(pause_s), name="configuration file")
@@ -145,10 +153,10 @@ def _stamp(path: Path) -> _Stamp:
 
 
 def _differing(running: Settings, settings: Settings) -> Iterator[str]:
-    """The names of settings that are not LIVE and not as they were."""
+    """The names of settings that are not as they were."""
     for name, now in settings:
         before = getattr(running, name)
-        if name in LIVE or now == before:
+        if now == before:
             continue
         if isinstance(now, Section):
             yield from (f"{name}.{field}" for field, value in now if value != getattr(before, field))

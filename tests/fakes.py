@@ -184,6 +184,10 @@ class FakeWorker:
         if self.failures:
             raise AssertionError("a script of the fake worker failed") from self.failures[0]
 
+    def stop_listening(self) -> None:
+        """Refuse new connections; those that are open stay so."""
+        self._server.close()
+
     async def stop(self) -> None:
         """Refuse new connections and end all that are open."""
         self._server.close()

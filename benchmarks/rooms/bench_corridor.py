@@ -13,11 +13,10 @@ from benchmarks.rooms.stand import (
     CLOCK,
     USAGE,
     Case,
-    at_once,
     case,
     closed,
+    crew,
     journal,
-    up,
 )
 from benchmarks.rooms.wires import Loop
 from gateway import parts
@@ -102,7 +101,7 @@ def bench_together(loop: Loop, timed: Timed) -> None:
     of = case()
     rules, log = of.settings.routing, journal()
     counts = Ledger(CLOCK, log.write, ignore, Meter(MemoryUsage(30)).record)
-    fleet, clients = up(of.settings), at_once(of.settings)
+    fleet, clients = crew(of.settings)
     loop.hears = lambda protocol: lambda data: protocol.data_received(ANSWER)
     dispatcher = Dispatcher(fleet, POLICIES[rules.policy], clients, counts, CLOCK, rules)
     admission = parts.admission(of.settings, dispatcher, fleet, counts.queued, CLOCK)

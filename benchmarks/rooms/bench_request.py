@@ -9,9 +9,9 @@ from benchmarks.rooms.stand import (
     ANSWER_BODY,
     CLOCK,
     USAGE,
-    at_once,
     case,
     closed,
+    crew,
     journal,
     ledger,
     up,
@@ -120,8 +120,7 @@ def bench_worker(loop: Loop, timed: Timed) -> None:
     """The worker answers while the request is being written, so nobody waits."""
     of = case()
     trip = of.trip()
-    fleet = up(of.settings)
-    clients = at_once(of.settings)
+    fleet, clients = crew(of.settings)
     rules = of.settings.routing
     dispatcher = Dispatcher(fleet, POLICIES[rules.policy], clients, ledger(), CLOCK, rules)
     admission = parts.admission(of.settings, dispatcher, fleet, ignore, CLOCK)

@@ -13,7 +13,7 @@ from benchmarks.rooms.wires import END_BYTES
 from gateway import parts
 from gateway.accounting import Ledger
 from gateway.configuration import parse
-from gateway.fleet import Fleet
+from gateway.fleet import Fleet, Member
 from gateway.journal import Journal
 from gateway.model import Caller, Endpoint, Fields, Incoming, Job, Quota, Quotas, Trip, Usage
 from gateway.outbox import write_now
@@ -136,17 +136,19 @@ def ledger() -> Ledger:
 
 def up(settings: Settings) -> Fleet:
     """All workers are well."""
-    fleet = parts.fleet(settings, CLOCK, None)
+    return crew(settings)[0]
+
+
+def crew(settings: Settings) -> tuple[Fleet, Mapping[Member, WorkerClient]]:
+    """That, and clients that put no write off: a worker that answers meanwhile is not waited for."""
+    fleet, models = parts.fleet(settings, CLOCK, None), parts.catalogue(settings)
+    made = parts.crew(settings, fleet, models, parts.intake(settings, models), write_now)
+    made.take("the benchmark", parts.workers(settings))
     for member in fleet.members.values():
         fleet.healthy(member)
-    return fleet
+    return fleet, made.clients
 
 
-def at_once(settings: Settings) -> dict[str, WorkerClient]:
-    """Clients that put no write off: a worker that answers while it is written to is not waited for."""
-    return {of.id: parts.client(of, settings, None, write_now) for of in settings.workers}
-
-
-async def closed(clients: Mapping[str, WorkerClient]) -> None:
+async def closed(clients: Mapping[Member, WorkerClient]) -> None:
     for client in clients.values():
         await client.aclose()

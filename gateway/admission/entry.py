@@ -45,7 +45,7 @@ class Entry(Generic[PlaceT]):
         capacity: Callable[[str], int],
         is_confined: Callable[[Job], bool],
     ) -> None:
-        self._rules = rules
+        self.rules = rules
         self._is_confined = is_confined
         self._queue = queue
         self._clock = clock
@@ -60,7 +60,7 @@ class Entry(Generic[PlaceT]):
         if wait_s > max_wait_s:
             reason = f"A model server would be free in {wait_s:.0f} s, after {max_wait_s:g} s."
             raise self.overloaded(job.model, reason)
-        if len(self._queue) >= self._rules.max_queued:
+        if len(self._queue) >= self.rules.max_queued:
             self._shed_one()  # not before it is sure that the newcomer is let in
         self._queue.push(ticket)
         return ticket
@@ -98,11 +98,11 @@ class Entry(Generic[PlaceT]):
         )
 
     def _check_room(self, ticket: Ticket[Waiter[PlaceT]]) -> None:
-        limit, waiting = self._rules.max_queued, len(self._queue)
+        limit, waiting = self.rules.max_queued, len(self._queue)
         lower_bands = BANDS[BANDS.index(ticket.band) + 1 :]
         if waiting >= limit and not any(self._queue.by_band[lower] for lower in lower_bands):
             raise self.overloaded(ticket.model, "Too many requests are waiting for a model server.")
-        share = self._rules.tenant_queue_share * limit
+        share = self.rules.tenant_queue_share * limit
         if waiting * 2 >= limit and self._queue.by_tenant[ticket.tenant] >= share:
             message = (
                 "This key's tenant has its whole share of the queue waiting. Wait for some to be served."

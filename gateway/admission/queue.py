@@ -47,6 +47,10 @@ class Admission(Generic[PlaceT]):
         self._running_all: Counter[str] = Counter()  # by model
         self._draining = False
 
+    def replace(self, rules: settings.Admission) -> None:
+        """From now on, by these."""
+        self._rules = self._entry.rules = rules
+
     def enter(self, job: Job, trip: Trip) -> Awaitable[Turn[PlaceT]]:
         """A lease on a place at a worker: `with await`, which waits for it. Raises Refused."""
         return Turn(self, job, trip).take()

@@ -38,15 +38,20 @@ class AdaptiveLimit:
     """
 
     def __init__(self, max_concurrency: int, target_s: float | None = None, floor: int = FLOOR) -> None:
-        self._most = max_concurrency
-        self._least = min(floor, max_concurrency)
+        self._floor = floor
         self._target_s = target_s
-        self.limit = max(self._least, min(START, max_concurrency))
+        self.set_most(max_concurrency)
         self._low_load_s = 0.0  # the gap while there are few streams; 0: not known
         self._line = _new_line()
         self._gaps = Tally(_BOUNDS)
         self._began_s: float | None = None
         self._bad = 0  # windows in a row
+
+    def set_most(self, max_concurrency: int) -> None:
+        """Another ceiling from now on. What was learnt of the best limit is learnt anew."""
+        self._most = max_concurrency
+        self._least = min(self._floor, max_concurrency)
+        self.limit = max(self._least, min(START, max_concurrency))
 
     def observe(self, gap_s: float, only_decoded: bool) -> None:
         """A stream's token came `gap_s` after the one before it.

@@ -2,12 +2,15 @@
 
 from gateway.fleet.catalogue import Catalogue
 from gateway.fleet.fleet import Fleet
+from gateway.fleet.health import EJECTED, WELL
 from gateway.fleet.member import Member
 from gateway.fleet.probes import Origin, Probes
 from gateway.fleet.roster import LocalSwitch, Roster, WorkerSwitch
 from gateway.fleet.slot import Slot
 
 __all__ = [
+    "EJECTED",
+    "WELL",
     "Catalogue",
     "Fleet",
     "LocalSwitch",

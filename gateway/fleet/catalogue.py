@@ -32,26 +32,42 @@ class Catalogue:
 
     def __init__(self, models: Mapping[Model, Iterable[str]]) -> None:
         """models: each with its aliases."""
-        self._configured = {model.name: model for model in models}
-        self._aliases = {alias: model.name for model, aliases in models.items() for alias in aliases}
         self._told: dict[str, list[Card]] = {}  # by worker, as each last told
         self._reported: dict[str, Card] = {}  # by model: of several, the one of the longest context
         self._born = int(time.time())
         self._by_name: dict[str, Model] = {}
-        self._index()
+        self.replace(models)
+
+    def replace(self, models: Mapping[Model, Iterable[str]]) -> None:
+        """These are the models from now on, each with its aliases."""
+        self._configured = {model.name: model for model in models}
+        self._aliases = {alias: model.name for model, aliases in models.items() for alias in aliases}
+        self._take_in()
+
+    def forget(self, worker_id: str) -> None:
+        """A worker is there no longer."""
+        self._told.pop(worker_id, None)
+        self._take_in()
 
     def find(self, name: str) -> Model | None:
         return self._by_name.get(name)
 
     def report(self, worker_id: str, cards: Iterable[Card]) -> frozenset[str]:
         """Take in what a worker says it serves; returns the names among it that callers may use."""
-        known = [card for card in cards if card.id in self._configured or card.parent in self._configured]
-        self._told.setdefault(worker_id, [])[:] = known
-        # What one has ceased to tell stays as it was: models do not vanish while workers restart.
-        told = sorted((card for cards in self._told.values() for card in cards), key=_length)
-        self._reported |= {card.id: card for card in told}
-        self._index()
+        known = [card for card in cards if self._is_known(card)]
+        self._told[worker_id] = known
+        self._take_in()
         return frozenset(card.id for card in known)
+
+    def _is_known(self, card: Card) -> bool:
+        return card.id in self._configured or card.parent in self._configured
+
+    def _take_in(self) -> None:
+        told = sorted((card for cards in self._told.values() for card in cards), key=_length)
+        # What one has ceased to tell stays as it was: models do not vanish while workers restart.
+        self._reported |= {card.id: card for card in told}
+        self._reported = {id: card for id, card in self._reported.items() if self._is_known(card)}
+        self._index()
 
     def cards(self) -> list[dict[str, Any]]:
         """The entries of GET /v1/models, aliases included, each name once."""

@@ -16,6 +16,14 @@ class Contexts:
     def note(self, worker_id: str, lengths: Mapping[str, int]) -> None:
         """lengths: of each model that the worker serves and of which it told."""
         self._told[worker_id] = lengths
+        self._compare()
+
+    def forget(self, worker_id: str) -> None:
+        """A worker is there no longer."""
+        if self._told.pop(worker_id, None) is not None:
+            self._compare()
+
+    def _compare(self) -> None:
         told = self._told.values()
         self._uneven = {}
         for model in {model for lengths in told for model in lengths}:

@@ -1,27 +1,32 @@
 """One worker: is it well, what has it to do, how fast is it, and how much at once is best for it?"""
 
 from gateway.estimates import FLOOR, AdaptiveLimit, Coefficients, Prefixes, WorkerLoad, prefill_cost
+from gateway.fleet.health import Health
 from gateway.model import Job, Worker
 from gateway.peers import NOTHING, WorkerShare
 
 
 class Member:
-    """All but `load` and `long_prefills`, which are of this process, holds for the worker as a whole."""
+    """All but `health`, `load` and `long_prefills`, of this process, holds for the worker as a whole."""
 
     __slots__ = (
         "adaptive",
+        "answered",
         "coefficients",
         "configured",
         "draining",
-        "ejected_until",
         "failures",
+        "health",
         "id",
+        "leaving",
+        "limit",
         "load",
         "long_prefills",
         "models",
         "peak",
         "speed",
         "up",
+        "was_up",
     )
 
     def __init__(
@@ -32,24 +37,23 @@ class Member:
         self.configured = configured
         self.models = frozenset((configured,))  # that, and adapters of it; filled in from its own report
         self.up = up
+        self.was_up = up  # ever
         self.draining = False  # takes nothing new, and is still looked after
-        self.failures = 0  # in a row
-        self.ejected_until = 0.0  # no health check brings it back before that
+        self.leaving = False  # likewise, and is gone once it has nothing left
+        self.failures = 0  # health checks and connections in a row
+        self.answered = 0  # times that tokens came from it; a sign of life
+        self.health = Health()
         self.load = WorkerLoad()
         self.long_prefills = 0  # long prompts that have no first token
         self.peak = 0  # most requests at once since the last `tick`
         self.coefficients = Coefficients()
         self.speed = self.coefficients.speed
         self.adaptive = AdaptiveLimit(max_concurrency, floor=FLOOR if is_adaptive else max_concurrency)
+        self.limit = self.adaptive.limit  # how many requests it may hold at once
 
     @property
     def takes_requests(self) -> bool:
         return self.up and not self.draining
-
-    @property
-    def limit(self) -> int:
-        """How many requests it may hold at once."""
-        return self.adaptive.limit
 
     @property
     def in_flight(self) -> int:
@@ -78,7 +82,7 @@ class Member:
         return Worker(
             self.id,
             load.requests,
-            self.adaptive.limit if limit is None else limit,
+            self.limit if limit is None else limit,
             load.prefilling + beside.prefilling,
             self.long_prefills + beside.long_prefills,
             takes_long,
@@ -96,6 +100,18 @@ class Member:
     def tick(self, now_s: float, beside: WorkerShare = NOTHING) -> bool:
         """Let what was learnt in the last second take effect. Whether it takes more requests than before."""
         self.speed = self.coefficients.speed
-        before = self.adaptive.limit
+        before = self.limit
         peak, self.peak = self.peak, self.load.requests
-        return self.adaptive.tick(now_s, peak + beside.in_flight) > before
+        self.adaptive.tick(now_s, peak + beside.in_flight)
+        self.health.tick(now_s)
+        self.set_limit(now_s)
+        return self.limit > before
+
+    def set_most(self, max_concurrency: int) -> None:
+        """Another max_concurrency from now on."""
+        self.adaptive.set_most(max_concurrency)
+        self.limit = self.adaptive.limit
+
+    def set_limit(self, now_s: float) -> None:
+        """To what is best for it, or less while it warms up."""
+        self.limit = max(round(self.adaptive.limit * self.health.part(now_s)), 1)

@@ -1,37 +1,34 @@
-"""Ask each worker, off the request path, whether it is well and what it serves."""
+"""Keep checks going of every worker of the fleet: whoever comes is watched, whoever goes is no longer."""
 
 import asyncio
 import contextlib
 import functools
 import logging
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import httpx
-import msgspec
 
 from gateway import settings
-from gateway.fleet.backlog import Backlog
-from gateway.fleet.catalogue import Card, Catalogue, lengths
+from gateway.fleet.catalogue import Catalogue
+from gateway.fleet.checks import Checks
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.member import Member
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 15  # health checks between two looks at what a worker serves, and at what waits in it
-
-
-class _Cards(msgspec.Struct):
-    data: list[Card]
-
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a worker is and what opens it."""
+    """Where a worker is and what opens it.
+
+    on_gone: is called when it is down and refuses connections.
+    """
 
     url: str
     headers: Mapping[str, str]
+    on_gone: Callable[[], None] = field(default=lambda: None, compare=False)
 
 
 class Probes:
@@ -42,46 +39,68 @@ class Probes:
         rules: settings.Fleet,
         fleet: Fleet,
         catalogue: Catalogue,
-        origins: Mapping[str, Origin],
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
+        """tls: whom to trust; is called for https workers."""
         self._rules = rules
         self._fleet = fleet
         self._catalogue = catalogue
-        self._origins = origins
         self._tls = tls
-        self._tasks: set[asyncio.Task[None]] | None = set()  # None once this has ended
-        self._unseen = set(fleet.members)
+        self._is_open = False
+        self._origins: dict[Member, Origin] = {}
+        self._tasks: dict[Member, asyncio.Task[None]] = {}
+        self._checks: dict[Member, Checks] = {}
+        self._unseen: set[Member] = set()
         self._all_seen = asyncio.Event()
+        fleet.on_trouble = self.hurry
+
+    def watch(self, member: Member, origin: Origin) -> None:
+        """Check a worker from now on, or from when this is entered."""
+        self._origins[member] = origin
+        self._unseen.add(member)
+        self._begin(member)
+
+    def unwatch(self, member: Member) -> None:
+        """Check it no longer."""
+        del self._origins[member]
+        self._seen(member)
+        if task := self._tasks.pop(member, None):
+            task.cancel()
+
+    def hurry(self, member: Member) -> None:
+        """Check a worker soon."""
+        if checks := self._checks.get(member):
+            checks.hurry()
 
     async def __aenter__(self) -> "Probes":
-        for member in self._fleet.members.values():
+        self._is_open = True
+        for member in self._origins:
             self._begin(member)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        tasks, self._tasks = self._tasks, None
-        for task in tasks or ():
+        self._is_open = False
+        tasks = list(self._tasks.values())
+        for task in tasks:
             task.cancel()
-        for task in tasks or ():
+        for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
     async def first_round(self) -> None:
         """Wait until each worker has been looked at once."""
-        await self._all_seen.wait()
+        if self._unseen:
+            await self._all_seen.wait()
 
     def _begin(self, member: Member) -> None:
-        if self._tasks is None:
-            return
-        task = asyncio.create_task(self._watch(member), name=f"probe {member.id}")
-        self._tasks.add(task)
-        task.add_done_callback(functools.partial(self._begin_anew, member))
+        if self._is_open and member in self._origins:
+            task = asyncio.create_task(self._run(member, self._origins[member]), name=f"probe {member.id}")
+            self._tasks[member] = task
+            task.add_done_callback(functools.partial(self._begin_anew, member))
 
     def _begin_anew(self, member: Member, ended: asyncio.Task[None]) -> None:
-        """No worker may be left unwatched, whatever bug ended its checks."""
-        if self._tasks is not None:
-            self._tasks.discard(ended)
+        """No worker may be left unwatched, whatever bug ended that."""
+        if not ended.cancelled() and self._is_open:
             log.error(
                 "the health checks of worker %s failed; they begin anew",
                 member.id,
@@ -89,65 +108,27 @@ class Probes:
             )
             asyncio.get_running_loop().call_later(self._rules.probe_interval_s, self._begin, member)
 
-    async def _watch(self, member: Member) -> None:
-        origin = self._origins[member.id]
-        client = httpx.AsyncClient(
+    async def _run(self, member: Member, origin: Origin) -> None:
+        async with self._client(origin) as client:
+            seen = functools.partial(self._seen, member)
+            checks = Checks(member, client, self._rules, self._fleet, self._catalogue, seen, origin.on_gone)
+            self._checks[member] = checks
+            try:
+                await checks.run()
+            finally:
+                del self._checks[member]
+
+    def _client(self, origin: Origin) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
             base_url=origin.url,
             headers=dict(origin.headers),
-            timeout=self._rules.probe_timeout_s,
-            verify=self._tls or False,  # workers without TLS need no certificates
+            timeout=None,  # the checks keep the time, over all of an answer
+            limits=httpx.Limits(max_keepalive_connections=0),  # a kept connection would not follow its name
+            verify=self._tls() if origin.url.startswith("https:") else False,
             trust_env=False,
         )
-        async with client:
-            count, backlog = 0, Backlog(member.id)
-            while True:
-                was_up = member.up
-                await self._check(client, member)
-                if member.up and (not was_up or count % LOOK_EVERY == 0):
-                    await self._learn_models(client, member)
-                self._seen(member)
-                count += 1
-                if member.up and count % LOOK_EVERY == 0:
-                    await self._look_into(client, member, backlog)
-                await asyncio.sleep(self._rules.probe_interval_s)
 
     def _seen(self, member: Member) -> None:
-        self._unseen.discard(member.id)
+        self._unseen.discard(member)
         if not self._unseen:
             self._all_seen.set()
-
-    async def _check(self, client: httpx.AsyncClient, member: Member) -> None:
-        try:
-            response = await client.get("/health")
-        except httpx.HTTPError as error:
-            self._fleet.ill(member, f"health check: {type(error).__name__}: {error}")
-            return
-        if response.status_code == 200:
-            self._fleet.healthy(member)
-        else:
-            self._fleet.ill(member, f"health check: status {response.status_code}")
-
-    async def _learn_models(self, client: httpx.AsyncClient, member: Member) -> None:
-        try:
-            response = await client.get("/v1/models")
-            cards = msgspec.json.decode(response.content, type=_Cards).data
-        except (httpx.HTTPError, msgspec.MsgspecError) as error:
-            log.warning("worker %s did not tell its models: %s", member.id, error)
-            return
-        names = self._catalogue.report(member.id, cards)
-        self._fleet.contexts.note(member.id, lengths(cards))
-        if member.configured not in names:
-            log.warning(
-                "worker %s serves %s, not %s: give vllm serve that --served-model-name, "
-                "or correct its model in [[workers]]",
-                member.id, ", ".join(card.id for card in cards), member.configured,
-            )  # fmt: skip
-        member.models = names | {member.configured}
-
-    async def _look_into(self, client: httpx.AsyncClient, member: Member, backlog: Backlog) -> None:
-        try:
-            response = await client.get("/metrics")
-        except httpx.HTTPError as error:
-            log.debug("worker %s did not tell what waits in it: %s", member.id, error)
-            return
-        backlog.look(response.text)

@@ -12,9 +12,12 @@ class Slot:
     """Counted until it is closed. Any call may come twice.
 
     on_room: is called when the worker may take more than before. beside: what other processes have there.
+    on_proof: where it is the worker's trial, is called when that is passed.
     """
 
-    __slots__ = ("_at_s", "_beside", "_clock", "_job", "_on_room", "_prefilling", "_share", "member")
+    __slots__ = (
+        "_at_s", "_beside", "_clock", "_job", "_on_proof", "_on_room", "_prefilling", "_share", "member",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -24,11 +27,13 @@ class Slot:
         clock: Callable[[], float],
         on_room: Callable[[Member], None],
         beside: WorkerShare = NOTHING,
+        on_proof: Callable[[Member], None] | None = None,
     ) -> None:
         self.member = member
         self._job = job
         self._clock = clock
         self._on_room = on_room
+        self._on_proof = on_proof
         self._prefilling = True
         self._at_s: float | None = clock()  # of the last thing that tells how fast it is; None once closed
         self._share = member.load.take(work)
@@ -44,6 +49,7 @@ class Slot:
 
     def first_token(self) -> None:
         """The first token of a stream has come."""
+        self.prove()
         if self._prefilling and self._at_s is not None:
             now_s, share = self._clock(), self._share
             waited_s, self._at_s = now_s - self._at_s, now_s
@@ -51,6 +57,13 @@ class Slot:
                 learn = self.member.coefficients.first_token
                 learn(self._ahead_tokens(), share.work.prefill_tokens, waited_s)
             self._prompt_done(now_s)
+
+    def prove(self) -> None:
+        """The worker does its work."""
+        self.member.answered += 1
+        if self._on_proof is not None:
+            self._on_proof(self.member)
+            self._on_proof = None
 
     def prompt_done(self) -> None:
         """Its prompt is read, or will never be; which tells nothing of how fast the worker is."""
@@ -60,6 +73,7 @@ class Slot:
     def tokens(self, since_s: float, now_s: float, count: int) -> None:
         """So many tokens of its stream came in that time."""
         member = self.member
+        member.answered += 1
         member.adaptive.observe((now_s - since_s) / count, member.load.only_decoded_since(since_s))
 
     def streamed(self, tokens: int) -> None:
@@ -76,6 +90,9 @@ class Slot:
         if self._at_s is not None:
             self._at_s = None
             self._share.close()
+            if self._on_proof is not None:
+                self._on_proof = None
+                self.member.health.is_tried = False  # it showed nothing: the next one is its trial
             if self._prefilling:
                 self._prefilling = False
                 self.member.long_prefills -= self._job.is_long

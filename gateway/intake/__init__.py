@@ -34,7 +34,7 @@ class Intake:
         self._permissions = Permissions(rules)
         self._lengths = lengths
         self._catalogue = catalogue
-        self._chains = chains
+        self.chains = chains
         self._averages = sizing.Averages()
         self._outputs = Outputs()
 
@@ -74,7 +74,7 @@ class Intake:
             body=edits.append(body, added),
             max_wait_s=patience.max_wait_s(incoming.fields),
             context_tokens=sizing.safe_length(size) + (maximum.tokens or expected // sequences),
-            chain=self._chain(asked, body, incoming, caller, model, size) if self._chains else None,
+            chain=self._chain(asked, body, incoming, caller, model, size) if self.chains else None,
         )
 
     def learn(self, job: Job, usage: Usage) -> None:

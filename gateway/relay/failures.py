@@ -5,10 +5,11 @@ from typing import NoReturn
 import msgspec
 
 from gateway import payloads
-from gateway.errors import Overloaded, WorkerFailed
+from gateway.errors import WorkerBusy, WorkerDeclined, WorkerFailed
 from gateway.relay.ends import Answer
 
 MAX_DETAIL_BYTES = 2000  # of a worker's own failure, for the log
+ENDING = b"cannot schedule new futures"  # says vLLM from SIGTERM on, until what it has has ended
 
 
 async def fail(answer: Answer) -> NoReturn:
@@ -16,14 +17,22 @@ async def fail(answer: Answer) -> NoReturn:
     text = b""
     while len(text) < MAX_DETAIL_BYTES and (data := await answer.read()):
         text += data
-    raise worker_failure(answer.status, text)
+    raise worker_failure(answer.status, text, _retry_after_s(answer))
 
 
-def worker_failure(status: int, text: bytes) -> Exception:
+def worker_failure(status: int, text: bytes, retry_after_s: float = 1.0) -> Exception:
     detail = f"the worker answered {status}: {shown(text)}"
     if status == 503:
-        return Overloaded("The model server is busy. Try again shortly.", retry_after_s=1, detail=detail)
+        return WorkerBusy(detail, retry_after_s)
+    if ENDING in text:
+        return WorkerDeclined(detail)
     return WorkerFailed(detail)
+
+
+def _retry_after_s(answer: Answer) -> float:
+    """When the worker would have its caller come back: a second, if it does not say, a minute at most."""
+    told = next((value for name, value in answer.headers if name == b"retry-after"), b"")
+    return float(min(max(int(told), 1), 60)) if told.isdigit() and len(told) < 6 else 1.0
 
 
 def shown(text: bytes) -> str:

@@ -106,6 +106,12 @@ class WorkerClient:
                 connection.abort()
             raise
 
+    def give_up(self, silent_s: float) -> None:
+        """The worker is gone: end those exchanges in which nothing has come for longer."""
+        for connection in tuple(self._open):
+            if connection.silent_s > silent_s:
+                connection.abort("the worker takes no connections any more, and nothing comes on this one")
+
     async def aclose(self) -> None:
         """End all connections, also those in use, and wait until they are gone."""
         self._closed = True

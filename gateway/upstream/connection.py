@@ -138,6 +138,13 @@ class Connection(asyncio.Protocol):
             and self._transport.get_write_buffer_size() == 0  # else the answer came before all was sent
         )
 
+    @property
+    def silent_s(self) -> float:
+        """How long the worker has kept an exchange waiting. 0: there is none, or it is we who do not read."""
+        if self.response.complete or self._reading_paused:
+            return 0.0
+        return self._loop.time() - self._since
+
     def park(self) -> None:
         """Wait for the next exchange."""
         if self._reading_paused:  # for a caller who was slow to take the end

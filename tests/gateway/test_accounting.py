@@ -149,6 +149,7 @@ def test_the_log_line_tells_the_whole_trip_and_no_secret() -> None:
         "status": 200,
         "outcome": "ok",
         "worker": "w1",
+        "tried": [],
         "bucket": 1,
         "prompt_tokens": 7,
         "cached_tokens": 3,

@@ -11,13 +11,21 @@ import pytest
 from gateway import settings
 from gateway.accounting import Ledger
 from gateway.admission import Admission
-from gateway.dispatch import STEP_TOKENS, Dispatcher
-from gateway.errors import NoWorker, WorkerBroke, WorkerUnreachable
+from gateway.dispatch import BUDGET_FEW_PER_S, STEP_TOKENS, Dispatcher, RetryBudget
+from gateway.errors import (
+    NoWorker,
+    WorkerBroke,
+    WorkerBusy,
+    WorkerError,
+    WorkerFailed,
+    WorkerUnreachable,
+)
 from gateway.fleet import Fleet, Member, Slot
-from gateway.model import Job, Worker
+from gateway.model import Job, Trip, Worker
+from gateway.relay.failures import worker_failure
 from gateway.routing import Policy
 from gateway.upstream import Timeouts, WorkerClient
-from tests.fakes import FakeWorker, Received, Reply
+from tests.fakes import FakeWorker, Received, Reply, Script
 from tests.gateway.test_model import Clock, job, trip
 
 
@@ -37,7 +45,8 @@ class Hall:
         self.ledger = Ledger(self.clock, lambda line: None)
         timeouts = Timeouts(connect_s=5, first_byte_s=60, gap_s=60)
         self.clients = {
-            id: WorkerClient(url, timeouts=timeouts, idle_s=60, max_age_s=60) for id, url in urls.items()
+            self.fleet.members[id]: WorkerClient(url, timeouts=timeouts, idle_s=60, max_age_s=60)
+            for id, url in urls.items()
         }
         self.policy: Policy = in_order
         self.dispatcher = Dispatcher(
@@ -51,6 +60,20 @@ class Hall:
         self.admission: Admission[Slot] = Admission(
             settings.Admission(), self.dispatcher.place, self.clock, self.ledger.queued
         )
+
+    async def ask(self, walked: Trip, asked: Job | None = None) -> int:
+        """As the corridor does; returns the answer's status."""
+        asked = asked or job()
+        with await self.admission.enter(asked, walked) as turn:
+            while True:
+                try:
+                    with await self.dispatcher.open(asked, turn, walked) as answer:
+                        if answer.status >= 500:
+                            raise worker_failure(answer.status, await answer.read())
+                        return answer.status
+                except (WorkerError, WorkerBusy) as error:
+                    if not self.dispatcher.failed(asked, turn, walked, error):
+                        raise
 
     def in_flight(self) -> dict[str, int]:
         return {member.id: member.in_flight for member in self.fleet.members.values()}
@@ -164,13 +187,13 @@ async def test_a_worker_reads_one_long_prompt_at_a_time_and_short_ones_beside_it
                 slot.close()
 
 
-async def test_a_worker_that_was_tried_is_passed_over() -> None:
-    async with hall("http://a", "http://b") as at:
-        slot = at.dispatcher.place(job(), without=["w0"])
-        assert slot is not None
-        assert slot.member.id == "w1"
-        slot.close()
-        assert at.dispatcher.place(job(), without=["w0", "w1"]) is None
+async def test_a_worker_that_is_avoided_gets_what_the_others_have_no_room_for() -> None:
+    async with hall("http://a", "http://b", limit=1) as at:
+        at.fleet.busy(at.fleet.members["w0"], 60)
+        slots = [at.dispatcher.place(job()) for _ in range(3)]
+        assert [slot and slot.member.id for slot in slots] == ["w1", "w0", None]
+        for slot in filter(None, slots):
+            slot.close()
 
 
 async def test_where_no_worker_is_well_it_is_said() -> None:
@@ -199,11 +222,8 @@ async def test_the_request_arrives_with_its_id_and_its_bytes() -> None:
 async def test_a_worker_out_of_reach_is_replaced_by_another(nowhere: str) -> None:
     async with FakeWorker() as worker, hall(nowhere, worker) as at:
         walked = trip()
-        enter, open_ = at.admission.enter, at.dispatcher.open
-        with await enter(job(), walked) as turn, await open_(job(), turn, walked):
-            assert at.in_flight() == {"w0": 0, "w1": 1}
-            assert turn.place.member.id == "w1"
-        assert (walked.worker, walked.sent_at) == ("w1", at.clock.now)
+        assert await at.ask(walked) == 200
+        assert (walked.worker, walked.tried, walked.sent_at) == ("w1", ("w0",), at.clock.now)
         assert (at.ledger.retries, at.ledger.worker_failures) == (1, {("w0", "unreachable"): 1})
         assert at.fleet.members["w0"].failures == 1
 
@@ -212,8 +232,8 @@ async def test_where_all_others_are_full_the_failure_is_told(nowhere: str) -> No
     async with hall(nowhere, "http://full", limit=1) as at:
         busy = at.fleet.occupy("w1", job())
         walked = trip()
-        with pytest.raises(WorkerUnreachable), await at.admission.enter(job(), walked) as turn:
-            await at.dispatcher.open(job(), turn, walked)
+        with pytest.raises(WorkerUnreachable):
+            await at.ask(walked)
         busy.close()
         assert (walked.worker, walked.sent_at) == ("w0", None)
         assert (at.ledger.retries, at.ledger.worker_failures) == (0, {("w0", "unreachable"): 1})
@@ -230,32 +250,29 @@ async def test_a_request_that_only_went_into_a_stale_connection_was_not_sent() -
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with hall(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as at:
         walked = trip()
-        seen: list[float | None] = []
-        with await at.admission.enter(job(), walked) as turn:
-            with await at.dispatcher.open(job(), turn, walked) as answer:
-                assert await answer.read() == b""
-            seen.append(walked.sent_at)
-            with pytest.raises(WorkerUnreachable):
-                await at.dispatcher.open(job(), turn, walked)
-            seen.append(walked.sent_at)
-        assert seen == [at.clock.now, None]
+        enter, open_ = at.admission.enter, at.dispatcher.open
+        with await enter(job(), walked) as turn, await open_(job(), turn, walked) as answer:
+            assert await answer.read() == b""
+        seen = [walked.sent_at]
+        with pytest.raises(WorkerUnreachable):
+            await at.ask(walked)
+        assert [*seen, walked.sent_at] == [at.clock.now, None]
     await server.wait_closed()
 
 
 async def test_no_more_than_three_workers_are_tried(nowhere: str) -> None:
     async with hall(*[nowhere] * 4) as at:
-        walked = trip()
-        with pytest.raises(WorkerUnreachable), await at.admission.enter(job(), walked) as turn:
-            await at.dispatcher.open(job(), turn, walked)
+        with pytest.raises(WorkerUnreachable):
+            await at.ask(trip())
         assert at.ledger.retries == 2
         assert sum(at.ledger.worker_failures.values()) == 3
         assert [member.failures for member in at.fleet.members.values()].count(0) == 1
 
 
-async def test_when_the_last_worker_is_ejected_the_caller_hears_that_there_is_none(nowhere: str) -> None:
+async def test_when_the_last_worker_is_down_the_caller_hears_that_there_is_none(nowhere: str) -> None:
     async with hall(nowhere, failures=1) as at:
-        with pytest.raises(NoWorker), await at.admission.enter(job(), trip()) as turn:
-            await at.dispatcher.open(job(), turn, trip())
+        with pytest.raises(NoWorker):
+            await at.ask(trip())
         assert not at.fleet.members["w0"].up
         assert at.ledger.worker_failures == {("w0", "unreachable"): 1}
 
@@ -266,8 +283,118 @@ async def test_a_worker_that_may_have_begun_is_not_replaced() -> None:
 
     async with FakeWorker(dies) as first, FakeWorker() as second, hall(first, second) as at:
         walked = trip()
-        with pytest.raises(WorkerBroke), await at.admission.enter(job(), walked) as turn:
-            await at.dispatcher.open(job(), turn, walked)
+        with pytest.raises(WorkerBroke):
+            await at.ask(walked)
         assert (len(first.requests), len(second.requests)) == (1, 0)
         assert (walked.worker, at.ledger.retries) == ("w0", 0)
+        assert at.ledger.worker_failures == {("w0", "broke"): 1}
         assert walked.sent_at is not None
+
+
+def answers(status: int, message: str = "") -> Script:
+    async def script(request: Received, reply: Reply) -> None:
+        await reply.json({"error": {"message": message}}, status=status)
+
+    return script
+
+
+ENDING = answers(500, "cannot schedule new futures after shutdown")
+
+
+@pytest.mark.parametrize(("refusal", "kind"), [(ENDING, "declined"), (answers(503), "busy")])
+async def test_a_worker_that_says_that_it_has_not_begun_is_replaced(refusal: Script, kind: str) -> None:
+    async with FakeWorker(refusal) as first, FakeWorker() as second, hall(first, second) as at:
+        walked = trip()
+        assert await at.ask(walked) == 200
+        assert (walked.tried, walked.worker) == (("w0",), "w1")
+        assert (at.ledger.retries, at.ledger.worker_failures) == (1, {("w0", kind): 1})
+
+
+async def test_a_worker_s_other_failures_are_told() -> None:
+    async with (
+        FakeWorker(answers(500, "EngineCore")) as first,
+        FakeWorker() as second,
+        hall(first, second) as at,
+    ):
+        with pytest.raises(WorkerFailed):
+            await at.ask(trip())
+        assert (at.ledger.retries, at.ledger.worker_failures) == (0, {("w0", "failed"): 1})
+
+
+async def test_where_all_are_busy_nobody_is_asked_twice_and_they_are_asked_all_the_same_next_time() -> None:
+    busy = answers(503)
+    async with FakeWorker(busy) as first, FakeWorker(busy) as second, hall(first, second) as at:
+        for walked in (trip(), trip(), trip()):
+            with pytest.raises(WorkerBusy):
+                await at.ask(walked)
+        # the first finds w1 not known to be busy; then both are
+        assert len(first.requests) + len(second.requests) == 4
+        assert at.ledger.retries == 1
+
+
+async def test_a_worker_out_of_reach_is_replaced_even_by_one_that_is_busy(nowhere: str) -> None:
+    async with FakeWorker() as worker, hall(nowhere, worker) as at:
+        at.fleet.busy(at.fleet.members["w1"], 60)
+        walked = trip()
+        assert await at.ask(walked) == 200
+        assert walked.worker == "w1"
+
+
+async def test_retries_are_a_tenth_of_what_is_asked_and_a_few(nowhere: str) -> None:
+    async with FakeWorker() as worker, hall(nowhere, worker, failures=10**6) as at:
+        at.policy = lambda job, workers, turn, waited_s: sorted(workers, key=lambda of: of.id)  # w0 first
+        statuses = []
+        for _ in range(100):
+            try:
+                statuses.append(await at.ask(trip()))
+            except WorkerUnreachable:
+                statuses.append(502)
+        assert statuses[:3] == [200] * 3
+        assert at.ledger.retries == statuses.count(200) == 3 + 100 // 10
+
+
+# What answers tell
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "failed", "count"),
+    [("ok", 200, 0, 0), ("incomplete", 200, 2, 1), ("worker_refused", 400, 1, 0)],
+)
+async def test_an_answer_speaks_for_or_against_its_worker(
+    outcome: str, status: int, failed: int, count: int
+) -> None:
+    async with hall("http://a") as at:
+        member, walked = at.fleet.members["w0"], trip()
+        member.health.failed = 1
+        walked.outcome, walked.status = outcome, status
+        at.dispatcher.ended(member, walked)
+        assert member.health.failed == failed
+        assert at.ledger.worker_failures[member.id, "incomplete"] == count
+
+
+async def test_a_worker_that_refuses_for_its_own_limit_is_avoided_for_a_while() -> None:
+    async with hall("http://a", "http://b") as at:
+        walked = trip()
+        walked.outcome, walked.status = "worker_refused", 429
+        at.dispatcher.ended(at.fleet.members["w0"], walked)
+        assert [worker.id for worker in at.fleet.workers(job())] == ["w1"]
+
+
+# The budget
+
+
+def test_a_quiet_gateway_has_a_few_retries_and_gets_them_back() -> None:
+    clock = Clock()
+    budget = RetryBudget(clock)
+    assert [budget.withdraw() for _ in range(4)] == [True, True, True, False]
+    clock.now += 1 / BUDGET_FEW_PER_S
+    assert [budget.withdraw() for _ in range(2)] == [True, False]
+    clock.now += 3600
+    assert [budget.withdraw() for _ in range(4)] == [True, True, True, False]
+
+
+def test_a_burst_of_retries_is_bounded() -> None:
+    budget = RetryBudget(Clock())
+    for _ in range(10**5):
+        budget.deposit()
+    assert [budget.withdraw() for _ in range(200)].count(True) == 100

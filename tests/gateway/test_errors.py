@@ -29,12 +29,14 @@ CONTRACT = {
     "UnsupportedMediaType": (415, "invalid_request_error", "unsupported_media_type"),
     "HeadTooLarge": (431, "invalid_request_error", "head_too_large"),
     "Overloaded": (503, "server_error", "server_is_overloaded"),
+    "WorkerBusy": (503, "server_error", "server_is_overloaded"),
     "NoWorker": (503, "server_error", "no_worker"),
     "Draining": (503, "server_error", "draining"),
     "StoreUnavailable": (503, "server_error", "store_unavailable"),
     "WorkerUnreachable": (502, "server_error", "worker_failed"),
     "WorkerBroke": (502, "server_error", "worker_failed"),
     "WorkerFailed": (502, "server_error", "worker_failed"),
+    "WorkerDeclined": (502, "server_error", "worker_failed"),
     "WorkerRefusedCredentials": (502, "server_error", "worker_refused_credentials"),
     "WorkerTimeout": (504, "server_error", "worker_timeout"),
     "InternalError": (500, "server_error", "internal_error"),
@@ -100,7 +102,7 @@ def test_only_a_timed_out_worker_says_that_a_retry_cannot_help() -> None:
 
 def test_workers_failures_are_counted_apart() -> None:
     found = {kind.kind for kind in kinds().values() if issubclass(kind, WorkerError)}
-    assert found == {"unreachable", "broke", "failed", "credentials", "timeout"}
+    assert found == {"unreachable", "broke", "failed", "declined", "credentials", "timeout"}
 
 
 def test_a_bug_of_ours_says_nothing_of_itself() -> None:

@@ -1,6 +1,7 @@
 """Do settings become the parts they describe?"""
 
 import json
+import ssl
 from typing import Any
 
 import pytest
@@ -8,9 +9,12 @@ import pytest
 from gateway import parts
 from gateway.auth import Authenticator
 from gateway.configuration import parse
+from gateway.crew import Crew
 from gateway.errors import Unauthorized
 from gateway.fleet import Fleet
+from gateway.intake import Intake
 from gateway.model import Endpoint, Incoming
+from gateway.outbox import write_now
 from gateway.settings import Settings
 from tests.conftest import KEY, MODEL, configuration
 from tests.gateway.test_model import Clock, caller, job
@@ -53,8 +57,17 @@ def test_cached_prompts_are_kept_apart_by_a_secret_that_is_new_at_each_start_unl
     assert parts.salt_secret(settings_of(auth={"cache_salt_secret": "s3cret"})) == b"s3cret"
 
 
+def staffed(settings: Settings) -> tuple[Fleet, Crew, Intake]:
+    """With the workers of the file."""
+    fleet, models = parts.fleet(settings, Clock(), None), parts.catalogue(settings)
+    intake = parts.intake(settings, models)
+    crew = parts.crew(settings, fleet, models, intake, write_now)
+    crew.take("file", parts.workers(settings))
+    return fleet, crew, intake
+
+
 def fleet_of(settings: Settings) -> Fleet:
-    return parts.fleet(settings, Clock(), None)
+    return staffed(settings)[0]
 
 
 def test_a_fleet_has_the_workers_of_the_file() -> None:
@@ -88,10 +101,10 @@ def test_prompts_are_followed_where_there_is_a_choice_of_workers_that_cache_them
         workers=[WORKER | {"id": f"w{n}", "url": f"http://127.0.0.1:{9 + n}"} for n in range(workers)],
         routing={"prefix_affinity": prefix_affinity},
     )
-    settings = parse(raw, {})
+    _, _, intake = staffed(parse(raw, {}))
     body = json.dumps({"model": MODEL, "prompt": "x" * 2000}).encode()
     incoming = Incoming("r", Endpoint.COMPLETIONS, {})
-    asked = parts.intake(settings, parts.catalogue(settings)).read(incoming, body, caller())
+    asked = intake.read(incoming, body, caller())
     assert (asked.chain is not None) == has_chain
 
 
@@ -109,12 +122,21 @@ def test_the_file_tells_buckets_and_which_prompts_are_long(tokens: int, bucket: 
 def test_a_workers_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("W0_KEY", "secret")
     config = configuration(workers=[WORKER | {"api_key_env": "W0_KEY"}])
-    [worker] = parse(config, {"W0_KEY": "secret"}).workers
+    [worker] = parts.workers(parse(config, {"W0_KEY": "secret"}))
     assert parts.credentials(worker) == {"authorization": "Bearer secret"}
-    assert parts.credentials(settings_of().workers[0]) == {}
+    assert parts.credentials(parts.workers(settings_of())[0]) == {}
 
 
-def test_certificates_are_read_only_for_workers_that_have_some() -> None:
-    assert parts.tls(settings_of()) is None
-    config = configuration(workers=[WORKER | {"url": "https://127.0.0.1:9"}])
-    assert parts.tls(parse(config, {})) is not None
+def test_certificates_are_read_only_for_workers_that_have_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def reading(settings: Settings) -> ssl.SSLContext:
+        read.append(1)
+        return ssl.create_default_context()
+
+    monkeypatch.setattr(parts, "tls", reading)
+    staffed(settings_of())
+    assert read == []
+    two = [WORKER | {"id": f"w{n}", "url": f"https://127.0.0.1:{9 + n}"} for n in range(2)]
+    staffed(parse(configuration(workers=two), {}))
+    assert read == [1]

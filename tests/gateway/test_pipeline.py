@@ -109,7 +109,7 @@ class Hall:
         self.fleet = Fleet(settings.Fleet(), [Member("w0", MODEL, limit, up=True)], clock)
         self.member = self.fleet.members["w0"]
         self.client = WorkerClient(url, timeouts=Timeouts(5, first_byte_s, 60), idle_s=60, max_age_s=60)
-        clients, rules = {"w0": self.client}, settings.Routing()
+        clients, rules = {self.member: self.client}, settings.Routing()
         dispatcher = Dispatcher(self.fleet, POLICIES["round_robin"], clients, self.ledger, clock, rules)
         self.admission: Admission[Slot] = Admission(
             settings.Admission(max_queued=1), dispatcher.place, clock, self.ledger.queued
@@ -294,7 +294,7 @@ async def test_who_leaves_the_queue_pays_nothing() -> None:
     [
         (500, WorkerFailed, {("w0", "failed"): 1}),
         (401, WorkerRefusedCredentials, {("w0", "credentials"): 1}),
-        (503, Overloaded, {}),
+        (503, Overloaded, {("w0", "busy"): 1}),
     ],
 )
 async def test_a_workers_failure_costs_nothing(

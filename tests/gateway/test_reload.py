@@ -85,7 +85,7 @@ async def test_new_keys_come_into_force(house: House, caplog: pytest.LogCaptureF
 
     assert house.keys == ["acme-2"]
     assert said(caplog, logging.INFO) == [
-        f"{house.path} has changed; in force are its tenants (1) and keys (1)"
+        f"{house.path} has changed; in force are its keys (1 workers, 1 tenants, 1 keys)"
     ]
     assert not said(caplog, logging.WARNING)
 
@@ -276,7 +276,7 @@ async def test_settings_that_need_a_restart_are_named_and_the_others_come_into_f
     assert house.keys == ["acme-2"]
     assert said(caplog, logging.WARNING) == [
         f"{house.path} has changed, but these need a restart: "
-        "server.port, server.drain_s, auth.cache_salt_secret, workers"
+        "server.port, server.drain_s, auth.cache_salt_secret"
     ]
 
 

@@ -216,19 +216,6 @@ def test_after_coming_back_a_worker_has_all_its_chances_again() -> None:
     assert of.well() == ["w0"]
 
 
-def test_a_worker_out_of_reach_is_passed_over_for_a_while_although_its_health_check_succeeds() -> None:
-    of = Workers("w0", failures=2, ejection_s=10)
-    of.fleet.unreachable(of["w0"], "refused")
-    assert of.well() == ["w0"]
-    of.fleet.unreachable(of["w0"], "refused")
-    of.clock.now += 9.9
-    of.fleet.healthy(of["w0"])
-    assert not of["w0"].up
-    of.clock.now += 0.1
-    of.fleet.healthy(of["w0"])
-    assert of.well() == ["w0"]
-
-
 def test_a_worker_that_only_failed_its_checks_is_back_with_the_first_that_succeeds() -> None:
     of = Workers("w0", failures=1, ejection_s=10)
     of.fleet.ill(of["w0"], "silent")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.errors import Overloaded, WorkerFailed, WorkerRefusedCredentials
+from gateway.errors import WorkerBusy, WorkerDeclined, WorkerFailed, WorkerRefusedCredentials
 from gateway.relay.failures import MAX_DETAIL_BYTES, shown, status_of, worker_failure
 from tests.gateway.relay.relaying import JSON, SSE, Run, ScriptedAnswer, error_event
 
@@ -37,9 +37,14 @@ async def test_a_workers_own_failure_is_for_the_log(status: int, streamed: bool)
     assert (ran.caller.status, ran.watching.heard_nothing) == (0, True)
 
 
-async def test_a_worker_that_is_full_says_to_come_back() -> None:
-    error = await Run(ScriptedAnswer([b"busy"], 503)).fails(Overloaded)
-    assert (error.retry_after_s, error.detail) == (1, "the worker answered 503: busy")
+@pytest.mark.parametrize(
+    ("told", "retry_after_s"),
+    [("", 1), ("7", 7), ("0", 1), ("61", 60), ("123456", 1), ("soon", 1), ("-3", 1), ("1.5", 1)],
+)
+async def test_a_worker_that_is_full_says_to_come_back(told: str, retry_after_s: float) -> None:
+    headers = ((b"retry-after", told.encode()),) if told else ()
+    error = await Run(ScriptedAnswer([b"busy"], 503, headers)).fails(WorkerBusy)
+    assert (error.retry_after_s, error.detail) == (retry_after_s, "the worker answered 503: busy")
 
 
 async def test_no_more_of_a_failure_is_read_than_the_log_takes() -> None:
@@ -50,8 +55,13 @@ async def test_no_more_of_a_failure_is_read_than_the_log_takes() -> None:
 
 
 def test_a_failure_is_an_overload_if_the_worker_says_that_it_is_full() -> None:
-    assert type(worker_failure(503, b"")) is Overloaded
+    assert type(worker_failure(503, b"")) is WorkerBusy
     assert type(worker_failure(500, b"")) is WorkerFailed
+
+
+def test_a_worker_that_ends_has_not_begun() -> None:
+    text = b'{"error":{"message":"cannot schedule new futures after shutdown"}}'
+    assert type(worker_failure(500, text)) is WorkerDeclined
 
 
 def test_what_is_shown_is_text_and_bounded() -> None:

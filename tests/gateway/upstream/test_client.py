@@ -237,3 +237,37 @@ async def test_a_client_may_end_at_the_moment_an_attempt_to_connect_runs_out(
         await client.aclose()
         with pytest.raises(WorkerUnreachable):
             await asking
+
+
+async def test_what_is_silent_ends_where_the_worker_is_given_up_and_what_is_not_goes_on(
+    client_for: MakeClient,
+) -> None:
+    go_on = asyncio.Event()
+
+    async def silent(request: Received, reply: Reply) -> None:
+        await reply.peer_closed()
+
+    async def talks(request: Received, reply: Reply) -> None:
+        await reply.stream_head()
+        await go_on.wait()
+        await reply.chunk(b"a token")
+        await reply.send(b"0\r\n\r\n")
+
+    async with FakeWorker([silent, talks, plain_answer]) as worker:
+        client = client_for(worker.url)
+        waiting = asyncio.ensure_future(ask(client))
+        await worker.received(1)
+        answer = await client.post(PATH, JSON, BODY)
+        with await client.post(PATH, JSON, BODY) as done:  # and its connection idles
+            await whole(done)
+        client.give_up(3600)
+        assert not waiting.done()
+        answer.hold(True)  # its silence is ours
+        client.give_up(0)
+        with pytest.raises(WorkerBroke) as caught:
+            await waiting
+        assert "takes no connections any more" in caught.value.detail
+        answer.hold(False)
+        go_on.set()
+        assert await whole(answer) == b"a token"
+        assert client.idle == 2
