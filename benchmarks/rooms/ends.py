@@ -20,6 +20,8 @@ def ignore(*_: object) -> None:
 class Place:
     """At no worker."""
 
+    member = None
+
     def close(self) -> None:
         """It was nobody's."""
 

@@ -153,6 +153,7 @@ class Fleet(Section):
     probe_timeout_s: Seconds = 2
     """For one health check."""
     failures: Positive = 3
-    """Checks or connections that must fail in a row before a worker is passed over."""
+    """Health checks that must fail in a row before a worker gets no more requests; and requests, before it is
+    ejected."""
     ejection_s: Seconds = 10
-    """How long a worker is passed over at least, once requests could not reach it."""
+    """For how long it is ejected the first time. Each further time it is twice as long, up to 300 s."""

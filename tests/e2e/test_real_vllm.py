@@ -178,7 +178,9 @@ def test_engine_stops_when_the_caller_hangs_up(real_stack: RealStack, streamed: 
     assert eventually(lambda: real_stack.running() == 0, GONE_WITHIN_S)
 
 
-def test_killed_worker_is_restarted_while_the_other_serves(real_stack: RealStack) -> None:
+def test_ending_worker_gets_nothing_new_and_killed_one_is_restarted_while_the_other_serves(
+    real_stack: RealStack,
+) -> None:
     request: Any = {"model": real_stack.model, "messages": QUESTION, "max_tokens": 16}
 
     def serving_worker(_: int) -> str:
@@ -193,7 +195,18 @@ def test_killed_worker_is_restarted_while_the_other_serves(real_stack: RealStack
     ):
         next(stream)
         victim = stream.response.headers["x-gateway-worker"]
-        os.kill(real_stack.worker_process(int(victim.removeprefix("w"))), signal.SIGKILL)
+        process = real_stack.worker_process(int(victim.removeprefix("w")))
+        os.kill(process, signal.SIGTERM)  # it says that it is well, and declines what is new
+
+        def has_declined() -> bool:
+            with ThreadPoolExecutor(4) as callers:
+                list(callers.map(serving_worker, range(4)))  # none of which fails
+            counted = {"worker": victim, "kind": "declined"}
+            return metric(real_stack.admin_url, "gateway_worker_failures_total", **counted) > 0
+
+        assert eventually(has_declined, limit_s=20)
+        next(stream)
+        os.kill(process, signal.SIGKILL)
         with pytest.raises(openai.APIError) as lost:
             list(stream)
     assert lost.value.code == "worker_failed"
