@@ -46,7 +46,7 @@ class Watch:
             tokens += data.count(b"\n\ndata: {")
         if not tokens or newlines != 2 * tokens:
             return self._read(data)  # comments, other fields or other line ends: not every event is a token
-        if data.find(b'"usage":') >= 0 or data.find(b'"error":') >= 0 or data.find(DONE) >= 0:
+        if data.find(b'"usage"') >= 0 or data.find(b'"error"') >= 0 or data.find(DONE) >= 0:
             return self._read(data)
         self.events += tokens
         return data

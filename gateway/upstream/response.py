@@ -24,6 +24,7 @@ _HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
+_OF_A_BODY = (b"content-length", b"transfer-encoding")
 _NOT_PASSED_ON = _HOP_BY_HOP | {b"content-length"}  # the next hop has a framing of its own
 
 
@@ -191,6 +192,8 @@ class ResponseReader:
     def _begin_informational(self) -> None:
         if self.status == 101 or self.status < 100:
             raise BrokenResponse(f"status {self.status}")
+        if any(name in _OF_A_BODY for name, _ in self._framing):
+            raise BrokenResponse(f"status {self.status} with a body, which nobody else would read as one")
         self._informational = True
 
     def _read_framing(self, version: str) -> None:

@@ -65,6 +65,12 @@ def test_usage_that_was_asked_for_passes_and_is_no_token() -> None:
     )
 
 
+def test_usage_is_usage_however_it_is_spaced() -> None:
+    event = b'data: {"choices":[], "usage" :  {"prompt_tokens":7,"completion_tokens":2}}\n\n'
+    assert watched(event) == (b"", (0, Usage(7, 2), None, False))
+    assert watched(TOKEN + event) == (TOKEN, (1, Usage(7, 2), None, False))
+
+
 def test_running_totals_pass_with_their_tokens_and_the_last_counts() -> None:
     assert watched(RUNNING, RUNNING, USAGE) == (RUNNING * 2, (2, Usage(7, 2), None, False))
 

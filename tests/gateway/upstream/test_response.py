@@ -110,6 +110,9 @@ BROKEN = {
     "no status": b"HTTP/1.1 OK\r\nContent-Length: 0\r\n\r\n",
     "switched protocols": b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nxyz",
     "switched protocols, headers missing": b"HTTP/1.1 101 Switching\r\n\r\n" + PLAIN,
+    "a body of what is no answer yet": b"HTTP/1.1 103 Early Hints\r\nContent-Length: 2\r\n\r\nab" + PLAIN,
+    "chunks of what is no answer yet": b"HTTP/1.1 103 Early Hints\r\nTransfer-Encoding: chunked\r\n\r\n"
+    + PLAIN,
     "length and chunks": OK + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "chunks and length": OK + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
     "two lengths that differ": OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
