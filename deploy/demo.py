@@ -198,6 +198,7 @@ host = "127.0.0.1"
 port = {port}
 admin_port = {port + 1}
 drain_s = 5
+settle_s = 0
 
 [store]
 url = "memory://"

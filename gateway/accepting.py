@@ -17,7 +17,8 @@ from typing import Protocol
 
 log = logging.getLogger(__name__)
 
-AWAY = float("inf")  # the load of a process that accepts nothing: not begun, draining, dead
+AWAY = float("inf")  # the load of a process that accepts nothing: not begun, ended, out of files
+LEAVING = 1e9  # comes on top while a process drains: above any load, so that it is left to those who stay
 IDLE = 0.0625  # an idle connection's part in a load, a request's being 1: few are used again at once
 SLACK = 1.0  # requests more than another, which are no reason to give way: it would cost more than it mends
 LOOK_AGAIN_S = 0.002  # loops round to milliseconds
@@ -41,6 +42,10 @@ class Loads:
     def tell(self, number: int, load: float) -> None:
         self._loads[number] = load
         self._beats[number] += 1
+
+    def accepts(self, number: int) -> bool:
+        """Whether a process accepts connections."""
+        return self._loads[number] < AWAY
 
     def lighter(self, load: float) -> Beats:
         """Who has less to do."""
@@ -70,20 +75,20 @@ class Place:
         self._loads = loads
         self._number = number
         self._told = AWAY
-        self._is_leaving = self._is_short = False
+        self._is_leaving = self._is_short = self._is_closed = False
         self._passed_over: Beats = {}
 
     @property
     def load(self) -> float:
         """In requests: those under way, and those to come."""
-        if self.is_away:
+        if self._is_short or self._is_closed:
             return AWAY
         busy = connections = 0
         for state in self.states:
             busy += len(state.tasks)
             connections += len(state.connections)
         busy += self.fresh
-        return busy + IDLE * max(connections - busy, 0)
+        return LEAVING * self._is_leaving + busy + IDLE * max(connections - busy, 0)
 
     @property
     def patience(self) -> int:
@@ -103,8 +108,13 @@ class Place:
                 look()
 
     def leave(self) -> None:
-        """From now on everything is left to the siblings, as long as any of them stirs."""
+        """From now on everything is left to those siblings that stay, as long as any of them stirs."""
         self._is_leaving = True
+        self.tell()
+
+    def close(self) -> None:
+        """Nothing more is accepted."""
+        self._is_closed = True
         self.tell()
 
     def run_short(self, is_short: bool) -> None:
@@ -143,7 +153,7 @@ class Acceptor:
         self._listen()
 
     def close(self) -> None:
-        self._place.leave()
+        self._place.close()
         self._place.on_lighter.discard(self._hurry)
         self._loop.remove_reader(self._listener)
         if self._timer is not None:

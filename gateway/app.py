@@ -1,18 +1,14 @@
-"""The composition root: Settings → a gateway, and one or several processes that serve with it."""
+"""The composition root: Settings → a gateway."""
 
 import asyncio
 import contextlib
 import functools
-import gc
-import logging
 import secrets
 import socket
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
-import uvloop
 from starlette.types import ASGIApp
 
 from gateway import parts
@@ -21,10 +17,12 @@ from gateway.accounting import Ledger
 from gateway.admin import AdminKey, Keys, Metering, Tenants, Workers, admin_app
 from gateway.auth import FileDirectory
 from gateway.backing import backing
+from gateway.callers import Callers
 from gateway.dispatch import Dispatcher
+from gateway.ending import Ending
 from gateway.endpoints import Completions, Models, public_app
-from gateway.errors import Draining
 from gateway.fleet import Roster
+from gateway.forks import Seat
 from gateway.journal import Journal
 from gateway.keyring import Keyring
 from gateway.limits import RateLimiter
@@ -33,16 +31,11 @@ from gateway.model import Endpoint, Trip
 from gateway.outbox import Outbox
 from gateway.peers import Others
 from gateway.pipeline import Corridor
-from gateway.processes import Parent, Seat
 from gateway.relay import Relay
-from gateway.reload import Watcher
 from gateway.routing import POLICIES
-from gateway.server import LAST_WORDS_S, listen, running, until_told_to_stop
 from gateway.settings import Settings
 from gateway.underway import UnderWay
 from gateway.usage import Meter, Records
-
-log = logging.getLogger(__name__)
 
 FOLD_EVERY_S = 0.1
 FILE = "the configuration file"  # who says that a worker is there
@@ -66,7 +59,6 @@ class Gateway:
         self._settings = settings
         self._journal = journal or Journal()
         self._stack = contextlib.AsyncExitStack()
-        self._draining = False
         self.place = Place(seat.loads, seat.number) if seat else None
         later = functools.partial(asyncio.get_running_loop().call_later, FOLD_EVERY_S)
         self._ledger = Ledger(clock, self._journal.write, later, self._account)
@@ -84,10 +76,14 @@ class Gateway:
         self._roster = Roster(self.fleet, self._backing.switch)
         self._intake = parts.intake(settings, self._catalogue)
         self.crew = parts.crew(settings, self.fleet, self._catalogue, self._intake, Outbox().write)
-        self.under_way = UnderWay(clock, settings.server.client_stall_s)
+        server = settings.server
+        limits = server.client_stall_s, server.request_timeout_s
+        self.under_way = UnderWay(clock, *limits, settings.relay.heartbeat_s)
         self._dispatcher = self._make_dispatcher(clock)
         self.admission = parts.admission(settings, self._dispatcher, self.fleet, self._ledger.queued, clock)
         self.fleet.on_room = self.admission.wake
+        self.callers = Callers()
+        self.ending = Ending(server, self.admission, self.under_way, self.callers, self.place)
         self._peers = self._join(others, clock)
         self.public = self._public_app(self._corridor(clock), clock)
         self._board, self.admin = self._counting(seat)
@@ -123,7 +119,7 @@ class Gateway:
             for endpoint in Endpoint
         ]
         models = Models(corridor.auth, self._catalogue, corridor.limits)
-        app = public_app(completions, models, self.fleet, lambda: self._draining)
+        app = public_app(completions, models, self.fleet, lambda: self.ending.has_begun)
         return parts.with_cors(app, server.cors_origins) if server.cors_origins else app
 
     def _counting(self, seat: Seat | None) -> tuple[Board | None, ASGIApp]:
@@ -135,7 +131,7 @@ class Gateway:
             workers=lambda: [(member.snapshot(), member.up) for member in self.fleet.members.values()],
             store_degraded=self._backing.is_degraded,
         )
-        board = Board(source, seat.folder, seat.number, seat.count) if seat else None
+        board = Board(source, seat.folder, seat.number, seat.seats) if seat else None
         return board, self._admin_app(Metrics(source, board))
 
     def _admin_app(self, metrics: Metrics) -> ASGIApp:
@@ -174,7 +170,7 @@ class Gateway:
             if self._board:
                 await self._know_the_workers()
             self._tasks = [
-                asyncio.create_task(self.under_way.watch_for_stalls(), name="stalled callers"),
+                asyncio.create_task(self.under_way.watch(), name="requests under way"),
                 asyncio.create_task(self.fleet.keep_learning(), name="fleet"),
             ]
             self._stack = stack.pop_all()
@@ -223,79 +219,5 @@ class Gateway:
         return [(self.public, public), (self.admin, admin)]
 
     async def drain(self, hurry: asyncio.Event) -> None:
-        """Take nothing new, let what is under way end for drain_s or until `hurry`, then send it away."""
-        self._draining = True
-        if self.place:
-            self.place.leave()
-        self.admission.drain()
-        log.info("draining: %d requests under way", len(self.under_way))
-        ended = asyncio.create_task(self.under_way.empty())
-        hurried = asyncio.create_task(hurry.wait())
-        await asyncio.wait(
-            (ended, hurried), timeout=self._settings.server.drain_s, return_when=asyncio.FIRST_COMPLETED
-        )
-        for waiting in (ended, hurried):
-            waiting.cancel()
-        self.under_way.send_away(
-            Draining("This gateway shut down before the answer was complete.", retry_after_s=1)
-        )
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_S):
-                await self.under_way.empty()
-
-
-def run(settings: Settings, path: Path, load: Callable[[], Settings]) -> int:
-    """Serve by as many processes as configured until a signal; returns the exit status.
-
-    path, load: the configuration file, and how it is read again when it has changed. Raises PortTaken or
-    RecordsUnwritable.
-    """
-    server = settings.server
-    with contextlib.ExitStack() as stack:
-        public = stack.enter_context(listen("port", server.host, server.port))
-        admin = stack.enter_context(listen("admin_port", server.admin_host, server.admin_port))
-        if server.processes == 1:
-            uvloop.run(serve(settings, public, admin, path, load))
-            return 0
-        if settings.usage.records:
-            Records(settings.usage.records).close()  # what no process could open is told before there are any
-        salt_secret = parts.salt_secret(settings)  # one for all processes, and for their successors
-
-        def work(seat: Seat) -> None:
-            uvloop.run(serve(settings, public, admin, path, load, seat, salt_secret))
-
-        return Parent(server.processes, work, server.drain_s).run()
-
-
-async def serve(
-    settings: Settings,
-    public: socket.socket,
-    admin: socket.socket,
-    path: Path,
-    load: Callable[[], Settings],
-    seat: Seat | None = None,
-    salt_secret: bytes = b"",
-) -> None:
-    """Serve on these sockets, in this process, until a signal."""
-    gateway = Gateway(settings, seat=seat, salt_secret=salt_secret)
-    async with (
-        gateway,
-        running(gateway.on(public, admin), settings.server, gateway.place),
-        Watcher(path, settings, load, gateway.adopt) as watcher,
-    ):
-        _tune_garbage_collection()
-        log.info("serving on %s, metrics on %s", _shown(public), _shown(admin))
-        await until_told_to_stop(
-            gateway.drain, on_hangup=watcher.look_now, lifeline=seat.lifeline if seat else None
-        )
-
-
-def _tune_garbage_collection() -> None:
-    """What is there by now stays, and a request makes no cycles: look less often, and not at that."""
-    gc.freeze()  # with what little garbage there is: to find it would hold up who waits for the start
-    gc.set_threshold(100_000, 20, 20)
-
-
-def _shown(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://{host}:{port}"
+        """See `Ending`."""
+        await self.ending.drain(hurry)

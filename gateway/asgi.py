@@ -5,11 +5,11 @@ Slower than the server's own (`call.py`), which it is the reference for. It serv
 
 import asyncio
 from collections.abc import Callable
-from typing import NoReturn, Protocol, cast
+from typing import Protocol, cast
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from gateway.errors import UploadTooSlow
+from gateway.errors import GatewayError
 from gateway.exchange import ClientGone
 from gateway.headers import by_name, split
 from gateway.relay import Pipe
@@ -20,8 +20,10 @@ CONNECTION = "gateway.connection"  # in a scope's extensions
 class Connection(Protocol):
     """What ASGI has no words for, and the server tells besides. See `protocol.py`."""
 
-    upload_stalled: bool  # nothing more of the body came for longer than is allowed
+    upload_failure: GatewayError | None  # why no more of the body will come
 
+    @property
+    def is_behind(self) -> bool: ...
     def watch(self, on_lost: Callable[[], None]) -> None: ...
     def unwatch(self) -> None: ...
     def abort(self) -> None: ...
@@ -43,13 +45,19 @@ class AsgiLine:
         self.unwatch = connection.unwatch
         self.abort = connection.abort
 
+    @property
+    def is_behind(self) -> bool:
+        return self._connection.is_behind
+
     async def body(self, most_bytes: int) -> bytes | None:
         parts: list[bytes] = []
         size, more = 0, True
         while more:
             message = await self._receive()
-            if message["type"] != "http.request" or self._connection.upload_stalled:
-                _refuse_part(message)
+            if message["type"] != "http.request":
+                raise ClientGone
+            if self._connection.upload_failure is not None:
+                raise self._connection.upload_failure
             more = message.get("more_body", False)
             parts.append(message["body"])
             size += len(message["body"])
@@ -75,9 +83,3 @@ class AsgiLine:
 
     def pipe(self, on_full: Callable[[bool], None]) -> Pipe | None:
         return None  # each message may have to wait
-
-
-def _refuse_part(message: Message) -> NoReturn:
-    if message["type"] == "http.disconnect":
-        raise ClientGone
-    raise UploadTooSlow("The request's body came to a halt. Send it without long pauses.")

@@ -7,7 +7,7 @@ from typing import Protocol
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from gateway.errors import UploadTooSlow
+from gateway.errors import GatewayError
 from gateway.exchange import ClientGone
 from gateway.model import Fields
 from gateway.outbox import Outbox
@@ -29,6 +29,10 @@ class Wire(Protocol):
 
     def on_response_complete(self) -> None: ...
 
+    def hang_up(self) -> None:
+        """End the connection, now that all has been said."""
+        ...
+
 
 def _discard(data: bytes) -> None:
     """Takes the place of a write. Tokens come until the task has heard that its caller is gone."""
@@ -42,7 +46,8 @@ class Call:
 
     __slots__ = (
         "_asked", "_chunked", "_on_full", "_on_lost", "_parts", "_size", "_waiter", "_whole", "_wire",
-        "disconnected", "fields", "keep_alive", "response_complete", "task", "upload_stalled", "write_chunks",
+        "disconnected", "fields", "keep_alive", "response_complete", "response_started", "task",
+        "upload_failure", "write_chunks",
     )  # fmt: skip
 
     task: asyncio.Task[None]  # set before it runs
@@ -51,9 +56,9 @@ class Call:
         self._wire = wire
         self.fields = fields
         self.keep_alive = keep_alive  # another request may follow
-        self.response_complete = False
+        self.response_started = self.response_complete = False
         self.disconnected = False
-        self.upload_stalled = False
+        self.upload_failure: GatewayError | None = None  # why no more of the body will come
         self._parts: list[bytes] = []
         self._size = 0
         self._asked = False  # for the body: else, much of it is not taken off the socket
@@ -119,8 +124,8 @@ class Call:
     async def _more(self) -> None:
         if self.disconnected:
             raise ClientGone
-        if self.upload_stalled:
-            raise UploadTooSlow("The request's body came to a halt. Send it without long pauses.")
+        if self.upload_failure is not None:
+            raise self.upload_failure
         self._wire.flow.resume_reading()
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
@@ -135,6 +140,10 @@ class Call:
 
     def unwatch(self) -> None:
         self._on_lost = None
+
+    @property
+    def is_behind(self) -> bool:
+        return self.disconnected or self._wire.transport.get_write_buffer_size() > 0
 
     async def reply(self, status: int, head: bytes, body: bytes) -> None:
         if self._wire.flow.write_paused:
@@ -181,6 +190,7 @@ class Call:
         self._wire.transport.abort()
 
     def _head(self, status: int, head: bytes, framing: bytes) -> bytes:
+        self.response_started = True
         if CLOSE_LINE in head:
             self.keep_alive = False
         elif not self.keep_alive:
@@ -200,6 +210,5 @@ class Call:
         self.response_complete = True
         self._on_lost = self._on_full = None
         if not self.keep_alive:
-            self._wire.outbox.flush()
-            self._wire.transport.close()
+            self._wire.hang_up()
         self._wire.on_response_complete()

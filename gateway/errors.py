@@ -10,10 +10,12 @@
     │   └── Overloaded, NoWorker, Draining, StoreUnavailable 503
     ├── WorkerError            the worker is at fault
     │   ├── WorkerUnreachable, WorkerBroke, WorkerFailed, WorkerRefusedCredentials 502
-    │   └── WorkerTimeout 504
+    │   └── WorkerTimeout 504  FirstByteTimeout, GapTimeout
+    ├── RequestTimeout 504     nobody in particular is at fault
     └── InternalError 500      a bug of ours
 
-Rooms raise; only the door renders. `code` is also the outcome under which a request is counted.
+Rooms raise; only the door renders. `code` is also the outcome under which a request is counted, unless it
+has an `outcome` of its own: callers are told of every time-out alike, operators have to tell them apart.
 Messages are read by callers: they never name a worker, an address or a key. What an operator needs
 beside that goes into `detail`, which is logged.
 """
@@ -29,6 +31,7 @@ class GatewayError(Exception):
     status: ClassVar[int] = 500
     type: str = "server_error"
     code: str = "internal_error"
+    outcome: ClassVar[str] = ""  # under which it is counted and logged; empty: its code
 
     def __init__(
         self,
@@ -105,6 +108,7 @@ class MethodNotAllowed(CallerError):
 class UploadTooSlow(CallerError):
     status = 408
     code = "request_timeout"
+    outcome = "upload_timeout"
 
 
 class Conflict(CallerError):
@@ -227,6 +231,12 @@ class WorkerRefusedCredentials(WorkerError):
     public = "The model server refused the gateway's own credentials. Tell whoever runs this gateway."
 
 
+class ConnectTimeout(WorkerUnreachable):
+    """It did not take the connection in time."""
+
+    kind = outcome = "connect_timeout"
+
+
 class WorkerTimeout(WorkerError):
     """The work may have begun and was stopped: repeating it would cost the GPU the same again."""
 
@@ -237,6 +247,33 @@ class WorkerTimeout(WorkerError):
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail, should_retry=False)
+
+
+class FirstByteTimeout(WorkerTimeout):
+    """Nothing of the answer came."""
+
+    kind = outcome = "first_byte_timeout"
+
+
+class GapTimeout(WorkerTimeout):
+    """No more of the answer came."""
+
+    kind = outcome = "gap_timeout"
+
+
+class RequestTimeout(GatewayError):
+    """The whole took too long, wherever it was. As for a WorkerTimeout, a retry would cost as much again."""
+
+    status = 504
+    code = "worker_timeout"
+    outcome = "request_timeout"
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(
+            f"This request was not complete within {limit_s:g} s, the limit here. It was stopped. "
+            "Ask for fewer tokens at once.",
+            should_retry=False,
+        )
 
 
 class InternalError(GatewayError):

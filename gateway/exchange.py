@@ -2,13 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 from gateway.errors import BodyTooLarge, GatewayError, UnsupportedMediaType
 from gateway.headers import JSON, lines, of_error, told
 from gateway.model import Fields, Headers, Trip
-from gateway.relay import Pipe
+from gateway.relay import OF_STREAMS, Pipe
+
+EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
+# A comment, to which no SDK minds. One line end only: after two, some take it for an event without data.
+HEARTBEAT = b": still here\n"
 
 
 class ClientGone(Exception):
@@ -23,6 +27,11 @@ class Line(Protocol):
 
     fields: Fields
     task: asyncio.Task[None]  # that serves it
+
+    @property
+    def is_behind(self) -> bool:
+        """The caller has yet to take what was sent, or has left. Else, to send a little needs no waiting."""
+        ...
 
     async def body(self, most_bytes: int) -> bytes | None:
         """The whole body; None if it is larger than that. Raises UploadTooSlow, ClientGone."""
@@ -65,7 +74,7 @@ class Exchange:
     """One request. Work for a caller who leaves is cancelled; `gone` tells that from other reasons."""
 
     __slots__ = (
-        "_clock", "_finished", "_head", "_is_event_stream", "_line", "_max_body_bytes",
+        "_clock", "_finished", "_has_beaten", "_head", "_is_event_stream", "_line", "_max_body_bytes",
         "farewell", "gone", "sending_since", "started", "trip",
     )  # fmt: skip
 
@@ -75,11 +84,12 @@ class Exchange:
         self._clock = clock
         self._finished = False
         self._is_event_stream = False
+        self._has_beaten = False  # before there was an answer, so that it comes in the stream, whatever it is
         self._head: tuple[int, Headers, int | None] | None = None  # not sent yet
         self.trip = trip
         self.started = False  # the answer has begun; its status is settled
         self.farewell: GatewayError | None = None
-        self.gone = ""  # why the task was cancelled: "client_gone", "client_stalled" or "draining"
+        self.gone = ""  # why the task was cancelled: "client_gone", "client_stalled", or with a farewell
         self.sending_since: float | None = None  # while the caller's socket takes nothing
 
     # In
@@ -139,7 +149,10 @@ class Exchange:
     # Out
 
     async def reply(self, status: int, headers: Headers, body: bytes) -> None:
-        """A whole answer."""
+        """A whole answer; if heartbeats have begun a stream, its only event, which has to be JSON."""
+        if self._has_beaten:
+            await self.finish(b"data: %b\n\n" % b" ".join(body.splitlines()))
+            return
         self.trip.status = status
         self.started = self._finished = True
         self._line.unwatch()
@@ -150,8 +163,10 @@ class Exchange:
     async def start(self, status: int, headers: Headers, length: int | None) -> None:
         """The head of the answer, which leaves with the body if that has a length.
 
-        Without a length, the end of the body is told by its framing.
+        Without a length, the end of the body is told by its framing. A stream may have begun already.
         """
+        if self._has_beaten:
+            return
         self.trip.status = status
         self.started = True
         self._head = (status, headers, length)
@@ -197,9 +212,30 @@ class Exchange:
 
         return self._line.pipe(note)
 
+    def beat(self) -> None:
+        """Tell a caller who waits for a stream that it is still served; begins the stream, if nothing has.
+
+        Not to one who has yet to take something else.
+        """
+        is_busy = self.sending_since is not None or self._head is not None
+        if is_busy or self._finished or self.gone or self._line.is_behind:
+            return
+        if not self.started:
+            self._begin_early()
+        if self._is_event_stream:
+            _at_once(self._line.send(HEARTBEAT))
+
+    def _begin_early(self) -> None:
+        trip = self.trip
+        if not trip.worker:
+            trip.queue_s = self._clock() - trip.began  # so far
+        trip.status = 200
+        self.started = self._is_event_stream = self._has_beaten = True
+        _at_once(self._line.start(200, self._lines((EVENT_STREAM, *OF_STREAMS)), None))
+
     async def fail(self, error: GatewayError) -> None:
         """Tell the caller of an error: by status, or in the stream if the head is out already."""
-        self.trip.outcome = error.code
+        self.trip.outcome = error.outcome or error.code
         self.trip.detail = error.detail
         body = json.dumps(error.body()).encode()
         if not self.started or self._head is not None:
@@ -215,6 +251,16 @@ class Exchange:
         body = error.body()
         body["error"]["message"] += f" (request id {self.trip.id})"
         return json.dumps(body).encode()
+
+
+def _at_once(sending: Coroutine[Any, Any, None]) -> None:
+    """Send what nobody has to wait for, with no task."""
+    try:
+        sending.send(None)
+    except StopIteration:
+        return
+    sending.close()
+    raise RuntimeError("a caller who is not behind is waited for")
 
 
 def _media_type(value: bytes) -> bytes:

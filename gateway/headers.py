@@ -19,8 +19,10 @@ def by_name(headers: Headers) -> Fields:
     """Headers by name. The values of one that comes several times are joined, as HTTP has it."""
     fields = dict(headers)
     if len(fields) < len(headers):
-        for name in fields:
-            fields[name] = b", ".join([value for of, value in headers if of == name])
+        values: dict[bytes, list[bytes]] = {}
+        for name, value in headers:
+            values.setdefault(name, []).append(value)
+        return {name: b", ".join(several) for name, several in values.items()}
     return fields
 
 

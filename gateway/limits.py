@@ -54,6 +54,9 @@ class Reservation:
             if limit is not None and self._reserved > limit:
                 raise _too_large(self._reserved, limit, period)
         verdict = await self._store.take(self._lease, tenant, self._reserved)
+        if verdict.refused == "tokens" and not self._job.max_tokens_given:
+            self._reserved = _least(self._job, verdict.quotas)
+            verdict = await self._store.take(self._lease, tenant, self._reserved)
         if verdict.refused:
             raise _refusal(verdict, self._reserved)
         self.quotas = verdict.quotas
@@ -92,6 +95,15 @@ def _cost(job: Job) -> int:
             if limit is not None and cost > limit:
                 cost = max(job.prompt_tokens, limit)
     return cost
+
+
+def _least(job: Job, quotas: Quotas) -> int:
+    """Tokens to reserve where there are not enough for an answer that may become as long as it likes.
+
+    All that is left, for most answers are short: a budget of the size of one long answer is good for many.
+    """
+    left = quotas.tokens.remaining if quotas.tokens else 0
+    return max(left, job.prompt_tokens + 1)
 
 
 def _too_large(tokens: int, limit: int, period: str) -> RateLimited:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -185,6 +186,13 @@ class Verdict(Struct, frozen=True):
     period_s: float = 60.0  # in which that limit is counted: a minute or a day
 
 
+class Progress(Protocol):
+    """How far a stream has come."""
+
+    events: int  # that have gone on to its caller
+    may_be_inside: bool  # what has gone on may end inside an event
+
+
 class Trip(Struct):
     """What is known of one request so far; what is counted and logged when it ends. Times are the loop's."""
 
@@ -200,11 +208,12 @@ class Trip(Struct):
     sent_at: float | None = None  # when the request went to a worker
     first_token_at: float | None = None
     gaps: Tally | None = None  # seconds between two reads of a stream
+    progress: Progress | None = None  # of the worker's stream, while there is one
     events: int = 0  # of a stream, with a token or more each
     usage: Usage | None = None  # as the worker reported it
     charged: Usage | None = None  # what the tenant pays for; None: nothing
     status: int = 0
-    outcome: str = ""  # "ok", the code of an error, "client_gone", "client_stalled" or "incomplete"
+    outcome: str = ""  # "ok", that of an error, "client_gone", "client_stalled" or "incomplete"
     detail: str = ""  # for the log only
     ended: float = 0.0
     ended_at: float = 0.0  # by the wall clock, seconds since 1970

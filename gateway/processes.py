@@ -2,29 +2,28 @@
 
 They share the sockets that the parent listens on, so that connections which wait to be accepted outlive a
 process that dies. The parent has neither an event loop nor threads: it can fork at any time.
+
+In a rolling restart each makes way for a successor, one after the other. The successor serves before its
+predecessor is told, and that one then serves whoever is still connected to it. Meanwhile both have a seat.
 """
 
-import fcntl
 import gc
 import logging
 import os
-import select
-import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from gateway.accepting import AWAY, Loads
+from gateway.forks import NEVER, RETIRE, ROLL, Child, Seat, Shift
 
 log = logging.getLogger(__name__)
 
 STOPS = {signal.SIGTERM, signal.SIGINT}
-SIGNALS = {*STOPS, signal.SIGQUIT, signal.SIGHUP, signal.SIGCHLD}
+SIGNALS = {*STOPS, signal.SIGQUIT, signal.SIGHUP, signal.SIGCHLD, ROLL, RETIRE}
 IN_MEMORY = Path("/dev/shm")  # a disk may hold up whoever writes to it
 LONG_S = 3600.0
 
@@ -37,50 +36,42 @@ class Pace:
     pause_first_s: float = 0.1
     pause_most_s: float = 10.0
     grace_s: float = 15.0  # for a process to end after its drain; then it hangs, and is killed
-
-
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """The place of one process among its siblings. It is kept when the process is replaced."""
-
-    number: int  # from 0
-    count: int  # of all
-    folder: Path  # what they share besides the sockets; gone when the parent ends
-    lifeline: int  # a file descriptor which comes to its end when the parent does, however it ends
-    loads: Loads  # by which they share the connections that come
-
-
-@dataclass(slots=True)
-class _Child:
-    number: int
-    pid: int = 0  # 0: it does not run
-    began: float = 0.0
-    pause_s: float = 0.0  # before the last start
-    due: float = 0.0  # when it may start again
+    begin_s: float = 60.0  # for a successor to come to serve; likewise
+    look_s: float = 0.02  # between two looks at whether it does
 
 
 class Parent:
-    """work: serves until it is told to stop (`server.until_told_to_stop`). drain_s: how long that may take.
+    """shift: what the processes do. renew: is asked at each rolling restart what their successors do; None:
+    nothing is to be replaced.
 
     It begins with the signals blocked that are meant for it: what comes before it listens is not lost.
     """
 
     def __init__(
-        self, count: int, work: Callable[[Seat], None], drain_s: float, pace: Pace | None = None
+        self,
+        count: int,
+        shift: Shift,
+        pace: Pace | None = None,
+        renew: Callable[[], Shift | None] | None = None,
     ) -> None:
-        self._work = work
-        self._drain_s = drain_s
+        self._shift = shift
+        self._renew = renew or (lambda: shift)
         self._pace = pace or Pace()
-        self._children = [_Child(number) for number in range(count)]
-        self._loads = Loads(count)
-        self._kill_at: float | None = None  # set once they have been told to stop
+        self._children = [Child(number, shift) for number in range(count)]
+        self._to_replace: list[Child] = []  # of them
+        self._successor: Child | None = None  # of the first of those; it does not serve yet
+        self._leaving: list[Child] = []  # that were replaced
+        self._seats = 2 * count
+        self._loads = Loads(self._seats)
+        self._is_stopping = False  # all of them
+        self._shall_roll = False
         self._status = 0
 
     def run(self) -> int:
         """Returns once it was told to stop and all have ended: 0, or 1 if one of them ended badly.
 
-        SIGTERM and SIGINT begin a drain, a second one ends it, as does SIGQUIT; SIGHUP is passed on. Leaves
-        its signals blocked: the end of the process is all that may follow.
+        SIGTERM and SIGINT begin a drain, a second one ends it, as does SIGQUIT; SIGHUP is passed on; SIGUSR2
+        begins a rolling restart. Leaves its signals blocked: the end of the process is all that may follow.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         gc.freeze()  # what a collection touches is no longer shared with the children
@@ -88,8 +79,9 @@ class Parent:
         with tempfile.TemporaryDirectory(prefix="gateway-", dir=place) as folder:
             self._folder = Path(folder)
             self._lifeline, self._other_end = os.pipe()
-            while self._kill_at is None or self._running():
+            while not self._is_stopping or self._running():
                 self._start_those_due()
+                self._roll()
                 if told := signal.sigtimedwait(SIGNALS, self._wait_s()):
                     self._obey(signal.Signals(told.si_signo))
                 self._bury_the_dead()
@@ -98,75 +90,82 @@ class Parent:
             os.close(self._other_end)
         return self._status
 
-    def _running(self) -> list[_Child]:
-        return [child for child in self._children if child.pid]
+    def _all(self) -> list[Child]:
+        return [*self._children, *self._leaving, *([self._successor] if self._successor else [])]
+
+    def _running(self) -> list[Child]:
+        return [child for child in self._all() if child.pid]
 
     def _start_those_due(self) -> None:
         now = time.monotonic()
         for child in self._children:
-            if self._kill_at is None and not child.pid and child.due <= now:
+            if not self._is_stopping and not child.pid and child.due <= now:
                 self._start(child)
 
-    def _start(self, child: _Child) -> None:
+    def _start(self, child: Child) -> None:
+        count = len(self._children)
+        seat = Seat(child.number, count, self._seats, self._folder, self._lifeline, self._loads)
         child.began = time.monotonic()
         try:
-            child.pid = os.fork()
+            child.start(seat, self._other_end)
         except OSError as error:
-            self._put_off(child, f"cannot be started: {error.strerror}")
-            return
-        if child.pid == 0:
-            self._serve(child.number)
-
-    def _serve(self, number: int) -> NoReturn:
-        """What the child does. It must not leave by the way that the parent came."""
-        status = 1
-        try:
-            os.close(self._other_end)
-            with _left_tidy(self._folder, self._lifeline):
-                self._work(Seat(number, len(self._children), self._folder, self._lifeline, self._loads))
-            status = 0
-        except Exception:
-            log.exception("process %d failed", number)
-        finally:
-            os._exit(status)
+            self._failed(child, f"cannot be started: {error.strerror}")
 
     def _wait_s(self) -> float:
         """Until there is something to do besides obeying."""
-        if self._kill_at is not None:
-            until = self._kill_at
-        else:
-            until = min((child.due for child in self._children if not child.pid), default=float("inf"))
-        return min(max(until - time.monotonic(), 0.0), LONG_S)
+        now = time.monotonic()
+        moments = [child.kill_at for child in self._running()]
+        if not self._is_stopping:
+            moments += [child.due for child in self._children if not child.pid]
+            if self._successor is not None:
+                moments.append(now + self._pace.look_s)
+        return min(max(min(moments, default=NEVER) - now, 0.0), LONG_S)
 
     def _obey(self, number: signal.Signals) -> None:
-        hurry = number == signal.SIGQUIT or self._kill_at is not None
         if number == signal.SIGHUP:
             self._tell(number)
+        elif number == ROLL:
+            self._shall_roll = True
         elif number in STOPS or number == signal.SIGQUIT:
-            self._tell(signal.SIGQUIT if hurry else signal.SIGTERM)
-            self._kill_at = time.monotonic() + self._pace.grace_s + (0 if hurry else self._drain_s)
+            hurry = number == signal.SIGQUIT or self._is_stopping
+            self._is_stopping = True
+            self._tell(signal.SIGQUIT if hurry else number)
+            for child in self._running():
+                self._give_time(child, 0.0 if hurry else child.shift.drain_s)
 
     def _tell(self, number: signal.Signals) -> None:
         for child in self._running():
-            os.kill(child.pid, number)
+            child.tell(number)
+
+    def _give_time(self, child: Child, drain_s: float) -> None:
+        child.kill_at = time.monotonic() + drain_s + self._pace.grace_s
 
     def _bury_the_dead(self) -> None:
         for child in self._running():
-            pid, status = os.waitpid(child.pid, os.WNOHANG)
-            if pid:
-                child.pid = 0
+            pid = child.pid
+            code = child.ended()
+            if code is not None:
                 self._loads.tell(child.number, AWAY)
-                self._ended(child, pid, os.waitstatus_to_exitcode(status))
+                self._ended(child, pid, code)
 
-    def _ended(self, child: _Child, pid: int, code: int) -> None:
+    def _ended(self, child: Child, pid: int, code: int) -> None:
         how = f"was killed: {signal.strsignal(-code)} ({-code})" if code < 0 else f"ended with status {code}"
-        if self._kill_at is None:
-            self._put_off(child, f"(pid {pid}) {how}")
+        was_replaced = child in self._leaving
+        if was_replaced:
+            self._leaving.remove(child)
+        if not was_replaced and not self._is_stopping:
+            self._failed(child, f"(pid {pid}) {how}")
         elif code:
-            self._status = 1
+            self._status = 1 if self._is_stopping else self._status
             log.error("process %d (pid %d) %s", child.number, pid, how)
 
-    def _put_off(self, child: _Child, what: str) -> None:
+    def _failed(self, child: Child, what: str) -> None:
+        if child is self._successor:
+            self._give_up(child, what)
+        else:
+            self._put_off(child, what)
+
+    def _put_off(self, child: Child, what: str) -> None:
         """Have it started again; later each time if it dies as soon as it has started."""
         pace, now = self._pace, time.monotonic()
         settled = now - child.began >= pace.settled_s
@@ -175,23 +174,62 @@ class Parent:
         log.error("process %d %s; it starts again in %g s", child.number, what, child.pause_s)
 
     def _kill_those_late(self) -> None:
-        if self._kill_at is not None and time.monotonic() >= self._kill_at:
-            for child in self._running():
-                log.error("process %d (pid %d) does not end, and is killed", child.number, child.pid)
-            self._tell(signal.SIGKILL)
-            self._kill_at = float("inf")
+        now = time.monotonic()
+        for child in self._running():
+            if child.kill_at <= now:
+                what = "come to serve" if child is self._successor and not self._is_stopping else "end"
+                log.error("process %d (pid %d) does not %s, and is killed", child.number, child.pid, what)
+                child.tell(signal.SIGKILL)
+                child.kill_at = NEVER
 
+    # A rolling restart
 
-@contextmanager
-def _left_tidy(folder: Path, lifeline: int) -> Iterator[None]:
-    """Where a parent was killed, the last of its children puts away what it would have."""
-    held = os.open(folder, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_SH)
-    try:
-        yield
-    finally:
-        parent_is_gone, _, _ = select.select([lifeline], [], [], 0)
-        if parent_is_gone:
-            with suppress(BlockingIOError):  # others hold it still
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder)
+    def _roll(self) -> None:
+        """Take the next step, as far as it can be taken."""
+        if self._is_stopping:
+            return
+        if self._successor is not None and self._loads.accepts(self._successor.number):
+            self._hand_over(self._successor)
+        if self._shall_roll and not self._to_replace:
+            self._shall_roll = False
+            self._begin_to_roll()
+        if self._to_replace and self._successor is None:
+            self._start_successor()
+
+    def _begin_to_roll(self) -> None:
+        try:
+            shift = self._renew()
+        except Exception:
+            log.exception("no process is replaced, by a bug of the gateway")
+            return
+        if shift is not None:
+            self._shift = shift
+            self._to_replace = list(self._children)
+            log.info("a rolling restart begins: %d processes make way, one by one", len(self._to_replace))
+
+    def _start_successor(self) -> None:
+        """If there is a seat for it: else as soon as one that was replaced before has ended."""
+        free = set(range(self._seats)) - {child.number for child in self._all()}
+        if free:
+            begin_by = time.monotonic() + self._pace.begin_s
+            self._successor = Child(min(free), self._shift, kill_at=begin_by)
+            self._start(self._successor)
+
+    def _hand_over(self, successor: Child) -> None:
+        old = self._to_replace.pop(0)
+        self._children[self._children.index(old)] = successor
+        self._successor, successor.kill_at = None, NEVER
+        log.info("process %d (pid %d) serves, and %d makes way", successor.number, successor.pid, old.number)
+        if old.pid:
+            old.tell(RETIRE)
+            self._give_time(old, old.shift.drain_s)
+            self._leaving.append(old)
+        if not self._to_replace:
+            log.info("the rolling restart is complete: all %d processes were replaced", len(self._children))
+
+    def _give_up(self, successor: Child, what: str) -> None:
+        left, self._to_replace, self._successor = len(self._to_replace), [], None
+        log.error(
+            "process %d %s before it served; the rolling restart ends, and %d of %d processes stay",
+            successor.number, what, left, len(self._children),
+        )  # fmt: skip

@@ -1,30 +1,27 @@
-"""What happens on a caller's connection below ASGI: deadlines, bounds, and which requests need no ASGI.
+"""What happens on a caller's connection below ASGI: which requests there are, and which need no ASGI.
 
 Built on the hooks of uvicorn's own HTTP/1.1 protocol, for what ASGI has no words for: that the caller left,
 without a task that waits to hear of it; that an upload has come to a halt; and the direct lane, in which a
 request costs no scope and its answer no messages (`call.py`).
 """
 
-import asyncio
-import json
 import logging
-import secrets
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from gateway import framing
 from gateway.asgi import CONNECTION
+from gateway.bounds import BoundedProtocol
 from gateway.call import Call
-from gateway.errors import BadRequest, GatewayError, HeadTooLarge, UploadTooSlow
+from gateway.errors import GatewayError
+from gateway.framing import MAX_HEAD_BYTES, MOST_DIGITS
 from gateway.headers import by_name
 from gateway.model import Fields
-from gateway.outbox import Outbox
+from gateway.uploads import has_said_more
 
 log = logging.getLogger(__name__)
-
-MAX_HEAD_BYTES = 65536
-IDLE_SLACK_S = 0.01  # loops round to milliseconds; less would spin
 
 ODD = frozenset((b"expect", b"origin", b"upgrade"))  # the second is for CORS
 
@@ -34,12 +31,12 @@ Serve = Callable[[Call], Coroutine[Any, Any, None]]
 class Handle:
     """A request that is served through ASGI: what an `asgi.AsgiLine` asks of the server besides."""
 
-    __slots__ = ("_cycle", "_protocol", "upload_stalled")
+    __slots__ = ("_cycle", "_protocol", "upload_failure")
 
     def __init__(self, protocol: "GatewayProtocol", cycle: RequestResponseCycle) -> None:
         self._protocol = protocol
         self._cycle = cycle
-        self.upload_stalled = False
+        self.upload_failure: GatewayError | None = None
 
     def watch(self, on_lost: Callable[[], None]) -> None:
         if self._cycle.disconnected:
@@ -51,36 +48,36 @@ class Handle:
     def unwatch(self) -> None:
         self._protocol.on_lost = None
 
+    @property
+    def is_behind(self) -> bool:
+        return self._cycle.disconnected or self._protocol.transport.get_write_buffer_size() > 0
+
     def abort(self) -> None:
         self._protocol.transport.abort()
 
 
-class GatewayProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 with deadlines for slow callers, a bound for heads, and errors as JSON."""
+class Outlet:
+    """A transport as far as uvicorn's cycle uses it, closed in our way."""
 
-    head_timeout_s = 10.0  # from the first byte, or from the connection, to the end of the head
-    body_timeout_s = 30.0  # between two reads of a body
+    __slots__ = ("close", "is_closing", "write")
 
-    outbox: Outbox  # of all connections of a server
+    def __init__(self, protocol: BoundedProtocol) -> None:
+        self.write = protocol.transport.write
+        self.is_closing = protocol.transport.is_closing
+        self.close = protocol.hang_up
+
+
+class GatewayProtocol(BoundedProtocol):
+    """A caller's connection, on which each request takes its lane and has one reading only."""
+
     direct: Mapping[bytes, Serve] = {}
+    is_parting = False  # of all connections of a server that is to end: with its next answer each ends
     on_lost: Callable[[], None] | None = None  # of the request that is being served through ASGI
-    _handle: Handle | Call | None = None  # of the latest request
+    _handle: Handle | Call | None = None  # likewise of the latest
     _call: Call | None = None  # that is being served, or was the last to be
-    _timer: asyncio.TimerHandle | None = None
-    _head_bytes = 0
-    _idle_since = 0.0  # the loop's time at which the latest answer was complete
-    _in_head = False
-    _in_body = False
-    _defaults: tuple[list[tuple[bytes, bytes]], bytes] | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._start_timer(self.head_timeout_s)
+    _host: bytes | None = None  # as it was checked
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
-        if self.timeout_keep_alive_task is not None:
-            self.timeout_keep_alive_task.cancel()
         super().connection_lost(exc)
         if self.on_lost is not None:
             self.on_lost()
@@ -88,26 +85,6 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._call is not None:
             self._call.lost()
         self._forget()  # they hold each other, and would wait for the garbage collector
-
-    def data_received(self, data: bytes) -> None:
-        self._head_bytes = self._head_bytes + len(data) if self._in_head else len(data)
-        super().data_received(data)
-        if self._timer is None and not self._in_head and not self._in_body:
-            return  # a whole request, as nearly always
-        if self.transport.is_closing():
-            return
-        if self._in_head:
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse(HeadTooLarge(f"The request's head is larger than {MAX_HEAD_BYTES} bytes."))
-            elif self._timer is None:
-                self._start_timer(self.head_timeout_s)
-        elif self._in_body:
-            self._stop_timer()
-            self._start_timer(self.body_timeout_s)
-        elif self.cycle is not None:  # else it was an empty line, and a head is still to come
-            self._stop_timer()
-            if self._is_answered():
-                self._forget()  # a body that was discarded has come to its end
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -130,19 +107,38 @@ class GatewayProtocol(HttpToolsProtocol):
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        fields = self._fields()
+        serve = self.direct.get(self.url)
+        is_direct = serve is not None and self._is_plain(fields)
+        if not is_direct and self.parser.should_upgrade():
+            return  # it is parsed again, without the offer
+        if serve is None or not is_direct:
+            self._serve_by_asgi(fields)
+        else:
+            self._serve_directly(serve, fields)
         self._in_head = False
         self._in_body = True
         self._stop_timer()
-        serve = self.direct.get(self.url)
-        fields = by_name(self.headers)
-        if serve is None or not self._is_plain(fields):
-            self.expect_100_continue = fields.get(b"expect", b"").lower() == b"100-continue"
-            self._serve_by_asgi()
-            return
-        call = Call(self, fields, self.parser.should_keep_alive())
+
+    def _serve_directly(self, serve: Serve, fields: Fields) -> None:
+        call = Call(self, fields, not self.is_parting and self.parser.should_keep_alive())
         self.cycle = self._call = self._handle = call  # type: ignore[assignment]  # as a cycle, to uvicorn
         call.task = self.loop.create_task(self._attend(serve, call))
         self.tasks.add(call.task)  # which a server that stops waits for, and cancels in the end
+
+    def _fields(self) -> Fields:
+        """The headers, if they are all right."""
+        if self._head_bytes + self._read_bytes > MAX_HEAD_BYTES:
+            framing.check_size(self.url, self.headers)
+        self._head_bytes = 0
+        fields = by_name(self.headers)
+        host = fields.get(b"host")
+        is_chunked = self._in_chunks = b"transfer-encoding" in fields
+        length = fields.get(b"content-length", b"")
+        if host != self._host or host is None or is_chunked or len(length) > MOST_DIGITS:
+            framing.check(fields, self.parser.get_http_version())
+            self._host = host
+        return fields
 
     async def _attend(self, serve: Serve, call: Call) -> None:
         """Serve it. Whatever comes of that, the caller is not left waiting."""
@@ -165,28 +161,42 @@ class GatewayProtocol(HttpToolsProtocol):
             and parser.get_http_version() == "1.1"
         )
 
-    def _is_answered(self) -> bool:
-        """Whether all has been answered that was asked."""
-        return self.cycle is None or self.cycle.response_complete
-
-    def _serve_by_asgi(self) -> None:
-        url, headers, expects = self.url, self.headers, self.expect_100_continue
+    def _serve_by_asgi(self, fields: Fields) -> None:
+        version = self.parser.get_http_version()
+        framing.check_odd(self.url, version, len(self.pipeline))
+        url, headers = self.url, self.headers
         super().on_message_begin()  # makes the scope
-        self.url, self.headers, self.expect_100_continue = url, headers, expects
+        self.url, self.headers = url, headers
+        self.expect_100_continue = version == "1.1" and fields.get(b"expect", b"").lower() == b"100-continue"
         self.scope["headers"] = headers
         super().on_headers_complete()
+        self.headers = []  # trailers are no headers
+        if self.is_parting:
+            self.cycle.keep_alive = False
+        self.cycle.transport = Outlet(self)  # type: ignore[assignment]  # as far as it uses one
         self._handle = Handle(self, self.cycle)
         self.scope["extensions"] = {CONNECTION: self._handle}  # type: ignore[dict-item]  # ours to define
+        if self.expect_100_continue:
+            self.cycle.keep_alive = False  # who was not told to go on may send the body, or the next request
+        if self.pipeline:
+            self._watch_end()
 
     def on_body(self, body: bytes) -> None:
+        if self._in_chunks:
+            self._framing_bytes -= framing.BYTES_A_CHUNK * len(body)
         if self._handle is self._call and self._call is not None:
             self._call.feed(body)
-        else:
-            super().on_body(body)
+            return
+        if self.expect_100_continue:
+            self.expect_100_continue = False
+            self.cycle.keep_alive = not self.is_parting and self.parser.should_keep_alive()
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
+        self._is_shared = True
+        if self._in_head:
+            return  # it is parsed again
         self._in_body = False
-        self._head_bytes = 0  # what the same read may bring of the next head is not known, and not counted
         if self._handle is self._call and self._call is not None:
             self._call.fed()
         else:
@@ -195,81 +205,38 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """As uvicorn's, but a connection has one timer for its idle times, not one for each request."""
         self.server_state.total_requests += 1
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._is_over:
             return
         self.flow.resume_reading()
         self._idle_since = self.loop.time()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
             return
-        if not self._in_body:  # else what still comes of it is to be discarded
+        if self._problem is not None:
+            self._refuse(self._problem)
+            return
+        if not self._in_body and not self._in_head:  # else what is still to come is of it, or of the next
             self._forget()
         if self.timeout_keep_alive_task is None:
             self._watch_idle(self.timeout_keep_alive)
 
     def _forget(self) -> None:
-        """Keep nothing of the last request."""
-        self.cycle = self.scope = self.headers = None  # type: ignore[assignment]  # as at the beginning
+        super()._forget()
         self._handle = self._call = None
 
-    def _watch_idle(self, seconds: float) -> None:
-        self.timeout_keep_alive_task = self.loop.call_later(seconds, self._check_idle)
+    def part(self) -> None:
+        """As a server does that is to end: have the answer say so, unless it has begun."""
+        if self.cycle is not None and not self.cycle.response_started:
+            self.cycle.keep_alive = False
 
-    def _check_idle(self) -> None:
-        left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
-        if self._in_head or not self._is_answered():
-            self._watch_idle(self.timeout_keep_alive)  # busy
-        elif left_s > IDLE_SLACK_S:
-            self._watch_idle(left_s)
-        else:
-            self.transport.close()
-
-    def _unset_keepalive_if_required(self) -> None:
-        """Called by uvicorn for each read: the timer looks for itself whether there was one."""
+    def close_idle(self, since: float) -> None:
+        """Close it, if all was answered by that moment of the loop's time and nothing was asked since."""
+        if self._in_head or self._in_body or not self._is_answered() or self.transport.is_closing():
+            return
+        if 0 < self._idle_since <= since and not has_said_more(self.transport):
+            self._close()
 
     def shutdown(self) -> None:
         self.outbox.flush()
+        self.expect_100_continue = False  # or `on_body` would have the connection stay
         super().shutdown()
-
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(BadRequest("This is not valid HTTP/1.1.", code="invalid_http"))
-
-    def default_head(self) -> bytes:
-        """uvicorn's default headers, which change once a second, as bytes."""
-        headers = self.server_state.default_headers
-        if self._defaults is None or self._defaults[0] is not headers:
-            self._defaults = headers, b"".join(b"%b: %b\r\n" % header for header in headers)
-        return self._defaults[1]
-
-    def _start_timer(self, seconds: float) -> None:
-        self._timer = self.loop.call_later(seconds, self._is_late)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _is_late(self) -> None:
-        self._timer = None
-        if self._in_head:
-            self._refuse(UploadTooSlow(f"The request's head did not come within {self.head_timeout_s:g} s."))
-        elif not self._in_body or self._is_answered():
-            self.outbox.flush()
-            self.transport.close()  # nothing was asked, or the answer is out: there is nothing to tell
-        else:
-            self._start_timer(self.body_timeout_s)
-            if self._handle is not None and not self.flow.read_paused:  # else it is we who do not read
-                self._handle.upload_stalled = True
-                self.cycle.message_event.set()
-
-    def _refuse(self, error: GatewayError) -> None:
-        """Answer what never became a request, and close."""
-        body = json.dumps(error.body()).encode()
-        self.outbox.flush()
-        if self._is_answered():
-            self.transport.write(
-                b"%bcontent-type: application/json\r\ncontent-length: %d\r\n"
-                b"x-request-id: %b\r\nconnection: close\r\n\r\n%b"
-                % (STATUS_LINE[error.status], len(body), secrets.token_hex(16).encode(), body)
-            )
-        self.transport.close()

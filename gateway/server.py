@@ -1,27 +1,23 @@
-"""Sockets and signals: two uvicorn servers in one loop, and a drain."""
+"""Sockets: two uvicorn servers in one loop."""
 
 import asyncio
-import logging
 import math
 import os
-import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
-from typing import Protocol, runtime_checkable
+from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol, cast, runtime_checkable
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from gateway import settings
 from gateway.accepting import Acceptor, Place
+from gateway.callers import LAST_WORDS_S, Callers
 from gateway.outbox import Outbox
 from gateway.protocol import GatewayProtocol, Serve
 
-log = logging.getLogger(__name__)
-
 BACKLOG = 4096  # connections that wait to be accepted: a client's burst opens a thousand at once
-LAST_WORDS_S = 2  # for what is buffered after the drain
 
 
 @runtime_checkable
@@ -40,6 +36,21 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
+
+    @property
+    def connections(self) -> Collection[GatewayProtocol]:
+        return cast("set[GatewayProtocol]", self.server_state.connections)
+
+    def part(self) -> None:
+        """From now on each connection ends with the next answer that begins on it, which says so."""
+        cast(type[GatewayProtocol], self.config.http).is_parting = True
+        for connection in self.connections:
+            connection.part()
+
+    def leave(self) -> None:
+        """Accept no more: others listen on the same socket."""
+        for server in self.servers:
+            server.close()
 
 
 class _AmongSiblings(_Server):
@@ -112,13 +123,18 @@ def listen(name: str, host: str, port: int) -> socket.socket:
 
 @asynccontextmanager
 async def running(
-    apps: Sequence[tuple[ASGIApp, socket.socket]], rules: settings.Server, place: Place | None = None
+    apps: Sequence[tuple[ASGIApp, socket.socket]],
+    rules: settings.Server,
+    place: Place | None = None,
+    callers: Callers | None = None,
 ) -> AsyncIterator[None]:
     """Serve each application on its socket for as long as the context lasts.
 
-    place: of this process, where several listen on the same sockets.
+    place: of this process, where several listen on the same sockets. callers: is told of the servers.
     """
     servers = [_server(app, rules, place) for app, _ in apps]
+    if callers is not None:
+        callers.servers += servers
     async with asyncio.TaskGroup() as group:
         serving = [
             group.create_task(server.serve(sockets=[listener]))
@@ -130,72 +146,6 @@ async def running(
             for server in servers:
                 server.should_exit = True
             await asyncio.wait(serving)  # an error inside would have the group cancel them, sockets open
-
-
-async def until_told_to_stop(
-    drain: Callable[[asyncio.Event], Awaitable[None]],
-    *,
-    on_hangup: Callable[[], None] | None = None,
-    lifeline: int | None = None,
-) -> None:
-    """Wait for SIGTERM or SIGINT, then drain. The event that `drain` is given is set by a second signal.
-
-    on_hangup: is called at each SIGHUP.
-    lifeline: of one of several processes (`processes.Seat`). Its end is a signal too, and SIGQUIT is the
-    second one: terminals and init systems tell all processes of a group, and the parent tells them again.
-    """
-    stop, hurry = asyncio.Event(), asyncio.Event()
-
-    def on_stop() -> None:
-        (hurry if stop.is_set() and lifeline is None else stop).set()
-
-    def on_quick() -> None:
-        stop.set()
-        hurry.set()
-
-    reactions: dict[int, Callable[[], None]] = {signal.SIGTERM: on_stop, signal.SIGINT: on_stop}
-    if on_hangup is not None:
-        reactions[signal.SIGHUP] = on_hangup
-    with ExitStack() as stack:
-        if lifeline is not None:
-            reactions[signal.SIGQUIT] = on_quick
-            stack.enter_context(_watched(lifeline, stop.set))
-        stack.enter_context(_heeded(reactions, to_the_end=lifeline is not None))
-        await stop.wait()
-        await drain(hurry)
-
-
-@contextmanager
-def _heeded(reactions: Mapping[int, Callable[[], None]], to_the_end: bool) -> Iterator[None]:
-    """React to signals, also to those that were blocked until now.
-
-    to_the_end: nothing but the end of the process follows, and no late signal shall cut it short.
-    """
-    loop = asyncio.get_running_loop()
-    for number, reaction in reactions.items():
-        loop.add_signal_handler(number, reaction)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, reactions)
-    try:
-        yield
-    finally:
-        for number in () if to_the_end else reactions:
-            loop.remove_signal_handler(number)
-
-
-@contextmanager
-def _watched(lifeline: int, on_end: Callable[[], None]) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-
-    def ended() -> None:
-        loop.remove_reader(lifeline)
-        log.warning("the parent process is gone: this one stops")
-        on_end()
-
-    loop.add_reader(lifeline, ended)
-    try:
-        yield
-    finally:
-        loop.remove_reader(lifeline)
 
 
 def _server(app: ASGIApp, rules: settings.Server, place: Place | None) -> _Server:

@@ -24,7 +24,7 @@ class Watch:
     hide_usage: keep back the event that carries nothing but usage, for a caller who did not ask for it.
     """
 
-    __slots__ = ("_hide_usage", "_pending", "done", "error", "events", "usage")
+    __slots__ = ("_hide_usage", "_pending", "done", "error", "events", "may_be_inside", "usage")
 
     def __init__(self, hide_usage: bool) -> None:
         self._hide_usage = hide_usage
@@ -33,12 +33,15 @@ class Watch:
         self.usage: Usage | None = None  # the latest; running totals are never summed
         self.error: bytes | None = None  # payload of an error event; it does not go on
         self.done = False  # [DONE] was seen
+        self.may_be_inside = False  # an event passed in parts, so what went on may end inside one
 
     def feed(self, data: bytes) -> bytes:
         if self._pending:
             data = self._pending + data
             self._pending = b""
-        if not data.endswith(b"\n\n") or data.find(b"\r") >= 0:  # `in` makes an exception for itself: slow
+        if data.find(b"\r") >= 0:  # `in` makes an exception for itself: slow
+            return self._read(self._whole_events(data))
+        if not data.endswith(b"\n\n"):
             data = self._whole_events(data)
         newlines = data.count(b"\n")
         tokens: int = data.startswith(b"data: {")
@@ -61,6 +64,7 @@ class Watch:
         for match in END_OF_EVENT.finditer(data):
             end = match.end()
         if len(data) - end > MAX_PENDING_BYTES:
+            self.may_be_inside = True
             return data
         self._pending = data[end:]
         return data[:end]

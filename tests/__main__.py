@@ -28,8 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Set up, run every check, say how each went; returns 0 if all passed."""
     parser = argparse.ArgumentParser(
         prog="python3 -m tests",
-        description="Install what the tests need, then run ruff, mypy, import-linter and pytest; then "
-        "end-to-end tests again on a gateway that is compiled.",
+        description="Install what the tests need, then run ruff, mypy, import-linter, pip-audit and pytest; "
+        "then end-to-end tests again on a gateway that is compiled.",
         epilog="All other arguments go to pytest, for example: python3 -m tests --quick -k limits",
     )
     parser.add_argument(
@@ -69,6 +69,7 @@ def checks(python: Path, quick: bool, for_pytest: Sequence[str]) -> dict[str, li
         "ruff check": [tool["ruff"], "check"],
         "mypy": [tool["mypy"]],
         "import-linter": [tool["lint-imports"]],
+        "advisories": [str(python), "-m", "tests.audit"],
         "pytest": [str(python), "-m", "pytest", *coverage, *marker, *for_pytest],
     }
     if not for_pytest and not quick:

@@ -17,7 +17,7 @@ from deploy.services import ServiceFailed
 
 TESTED_WITH = ("tests", "deploy", "pyproject.toml", "docker-compose.yml", "README.md")
 ROOMS = ("admission", "estimates", "fairness", "intake", "relay", "routing", "upstream")
-TESTS = ("tests/e2e", *(f"tests/gateway/{room}" for room in ROOMS))
+TESTS = ("tests/e2e", "tests/hostile", *(f"tests/gateway/{room}" for room in ROOMS))
 PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", "-m", "not real", "-k", "not asgi", *TESTS)
 IS_COMPILED = "from gateway.call import __file__ as it; assert it.endswith('.so'), f'{it} is not compiled'"
 

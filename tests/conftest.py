@@ -39,7 +39,7 @@ def configuration(*workers: FakeWorker, **sections: Any) -> dict[str, Any]:
     """A whole configuration: one model, one unlimited tenant with one key. Keyword arguments replace or, if
     tables, add to its sections."""
     config: dict[str, Any] = {
-        "server": {"port": 0, "admin_port": 0, "drain_s": 1},
+        "server": {"port": 0, "admin_port": 0, "drain_s": 1, "settle_s": 0},
         "fleet": {"probe_interval_s": 0.05},
         "models": [
             {"name": MODEL, "aliases": ["gpt-4o-mini"], "max_model_len": 2048, "default_max_tokens": 256}
@@ -97,7 +97,7 @@ async def served(config: dict[str, Any], *, wait_ready: bool = True) -> AsyncIte
         public = stack.enter_context(listen("port", "127.0.0.1", 0))
         admin = stack.enter_context(listen("admin_port", "127.0.0.1", 0))
         gateway = Gateway(settings, Journal(log))
-        async with gateway, running(gateway.on(public, admin), settings.server):
+        async with gateway, running(gateway.on(public, admin), settings.server, callers=gateway.callers):
             result = Served(gateway, _url(public), _url(admin), log)
             if wait_ready:
                 await _ready(result)

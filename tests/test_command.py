@@ -40,6 +40,7 @@ def test_whole_run_checks_style_types_imports_and_coverage() -> None:
         "ruff check": ["/venv/bin/ruff", "check"],
         "mypy": ["/venv/bin/mypy"],
         "import-linter": ["/venv/bin/lint-imports"],
+        "advisories": ["/venv/bin/python", "-m", "tests.audit"],
         "pytest": ["/venv/bin/python", "-m", "pytest", "--cov", "--cov-report=term"],
         "compiled": ["/venv/bin/python", "-m", "tests.compiled"],
     }

@@ -17,6 +17,7 @@ TOP = {
     "CHANGELOG.md",
     "LICENSE",
     "README.md",
+    "SECURITY.md",
     "benchmarks",
     "deploy",
     "docker-compose.yml",

@@ -15,8 +15,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway import settings
 from gateway.accepting import Place
-from gateway.processes import Pace, Parent, Seat
-from gateway.server import BACKLOG, listen, running, until_told_to_stop
+from gateway.forks import Seat, Shift
+from gateway.processes import Pace, Parent
+from gateway.server import BACKLOG, listen, running
+from gateway.signals import until_told_to_stop
 
 Way = Literal["gateway", "first come", "own sockets"]
 WAYS: tuple[Way, ...] = get_args(Way)
@@ -71,7 +73,7 @@ def main(way: Way, count: int) -> int:
     sockets = listeners(way, count)
     print(f"listening on {sockets[0].getsockname()[1]}", flush=True)
     at_once = Pace(settled_s=0.0)  # however often one is killed, it is replaced as after a long life
-    return Parent(count, work(way, sockets), drain_s=0.0, pace=at_once).run()
+    return Parent(count, Shift(work(way, sockets), drain_s=0.0), at_once).run()
 
 
 if __name__ == "__main__":

@@ -98,6 +98,8 @@ class StreamAnswer:
 class Taker:
     """An outlet from which everything is taken and at which nobody looks."""
 
+    started = False
+
     async def reply(self, status: int, headers: Headers, body: bytes) -> None: ...
     async def start(self, status: int, headers: Headers, length: int | None) -> None: ...
     async def send(self, data: bytes) -> None: ...
@@ -120,6 +122,8 @@ class Unmoved:
 
 class Visitor:
     """A caller's line with a request on it. The caller is told everything and does not leave."""
+
+    is_behind = False
 
     def __init__(self, fields: Fields, body: bytes, task: asyncio.Task[None]) -> None:
         self.fields = fields

@@ -40,8 +40,10 @@ async def _received(visit: Visit) -> bytearray:
     body, more = bytearray(), True
     while more:
         message = await visit.receive()
-        if message["type"] != "http.request" or connection.upload_stalled:
-            raise UploadTooSlow("The request's body came to a halt. Send it without long pauses.")
+        if connection.upload_failure is not None:
+            raise connection.upload_failure
+        if message["type"] != "http.request":
+            raise UploadTooSlow("The request's body did not come to its end.")
         body += message["body"]
         more = message.get("more_body", False)
         if len(body) > MAX_BODY_BYTES:

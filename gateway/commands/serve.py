@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from gateway.app import run
 from gateway.commands import CONFIG, environment, loaded
 from gateway.configuration import load
+from gateway.launch import run
 from gateway.server import PortTaken
 from gateway.usage import RecordsUnwritable
 

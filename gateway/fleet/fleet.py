@@ -233,6 +233,8 @@ class Fleet:
             member.up = False
             log.warning("worker %s is down: %s", member.id, reason)
             self.room_at(member)  # so that those who wait for it alone hear of it
+        elif not member.was_up and member.failures == self._rules.failures:
+            log.warning("worker %s has not come up yet: %s", member.id, reason)
 
     # What requests tell
 

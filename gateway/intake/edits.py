@@ -12,7 +12,7 @@ from msgspec.json import Encoder
 
 from gateway import settings
 from gateway.intake.output import Maximum
-from gateway.intake.schema import ABSENT, ChatBody, CompletionBody, was_sent
+from gateway.intake.schema import ABSENT, ChatBody, CompletionBody, decode_options, was_sent
 from gateway.model import Caller, Incoming, Model
 
 JOIN_BELOW_BYTES = 65536
@@ -38,7 +38,7 @@ _encode = Encoder().encode
 def asked_for_usage(body: ChatBody | CompletionBody) -> bool:
     """Whether the caller wants the usage event of a stream."""
     options = body.stream_options
-    return options is not None and options.get("include_usage") == _TRUE
+    return was_sent(options) and decode_options(options).get("include_usage") == _TRUE
 
 
 def members(
@@ -55,7 +55,8 @@ def members(
     if body.model != model.name:
         added["model"] = model.name
     if body.stream and not asked_for_usage(body):
-        added["stream_options"] = {**(body.stream_options or {}), "include_usage": True}
+        options = decode_options(body.stream_options) if was_sent(body.stream_options) else {}
+        added["stream_options"] = {**options, "include_usage": True}
     if maximum.changed:
         added[maximum.field] = maximum.tokens
     if (sent := _erased(body)) != _NONE_ERASED:

@@ -4,6 +4,7 @@ A worker fetches from inside the operator's network and reads its own disk, so w
 matters. A part's `type` does not: of a part with a `uuid`, vLLM goes by the fields.
 """
 
+import re
 from operator import attrgetter
 from typing import Any
 
@@ -19,6 +20,8 @@ _ONLY_TEXT = (None,) * len(_PLACES) + (ABSENT,) * len(_EMBEDDINGS)
 _DATA = "data:"
 _WEB = ("http://", "https://")
 _LONGEST_BEGINNING = len("https://")
+# Where one reader lets a host end, another does not: http://a\@b is of a to some, of b to others.
+_read_in_two_ways = re.compile(r"[\x00-\x20\x7f\\]").search
 
 
 def check(parts: list[Part | str], path: str, allow_urls: bool) -> None:
@@ -47,7 +50,9 @@ def _may_follow(url: str, allow_urls: bool) -> bool:
     """Nothing is stripped or decoded first: an odd address, which readers may take for different things, is
     refused."""
     beginning = url[:_LONGEST_BEGINNING].lower()
-    return beginning.startswith(_DATA) or (allow_urls and beginning.startswith(_WEB))
+    if beginning.startswith(_DATA):
+        return True
+    return allow_urls and beginning.startswith(_WEB) and _read_in_two_ways(url) is None
 
 
 def _embeddings(path: str) -> BadRequest:
@@ -56,7 +61,7 @@ def _embeddings(path: str) -> BadRequest:
 
 def _address(param: str, allow_urls: bool) -> BadRequest:
     if allow_urls:
-        message = f"'{param}' must begin with data:, http:// or https://."
+        message = f"'{param}' must begin with data:, http:// or https://, and hold no blank and no backslash."
     else:
         message = (
             f"'{param}' must begin with data: and hold the medium itself. Whoever runs this gateway can "

@@ -11,12 +11,13 @@ from msgspec import Raw
 
 from gateway import settings
 from gateway.errors import BadRequest
-from gateway.intake import media
+from gateway.intake import media, shape
 from gateway.intake.refusals import not_allowed, unsupported
 from gateway.intake.schema import (
     ABSENT,
     ChatBody,
     CompletionBody,
+    decode_options,
     decode_template_arguments,
     was_sent,
 )
@@ -40,6 +41,7 @@ _NONE_REMOVED = (ABSENT,) * len(_REMOVED)
 def check(body: ChatBody | CompletionBody, rules: settings.Intake) -> None:
     """Raises BadRequest for the first rule broken."""
     _check_options(body, rules)
+    _check_schemas(body)
     sequences = 1
     if body.n is not None:
         sequences = body.n
@@ -67,11 +69,11 @@ def prompt_count(body: CompletionBody) -> int:
 
 
 def _check_options(body: ChatBody | CompletionBody, rules: settings.Intake) -> None:
-    if body.stream_options is not None:
+    if was_sent(body.stream_options):
         if not body.stream:
             message = "The 'stream_options' parameter is only allowed when 'stream' is true."
             raise BadRequest(message, param="stream_options")
-        usage = body.stream_options.get("include_usage")
+        usage = decode_options(body.stream_options).get("include_usage")
         if usage is not None and bytes(usage) not in (b"true", b"false", b"null"):
             param = "stream_options.include_usage"
             message = f"Invalid type for '{param}': expected true, false or null."
@@ -87,6 +89,16 @@ def _check_options(body: ChatBody | CompletionBody, rules: settings.Intake) -> N
     if (removed := _removed(body)) != _NONE_REMOVED:
         name = next(name for name, field in zip(_REMOVED, removed, strict=True) if was_sent(field))
         raise unsupported(name, _REMOVED[name])
+
+
+def _check_schemas(body: ChatBody | CompletionBody) -> None:
+    """Whatever a worker makes a grammar of."""
+    if body.response_format is not ABSENT:
+        shape.check_levels(bytes(body.response_format), "response_format")
+    if body.structured_outputs is not ABSENT:
+        shape.check_levels(bytes(body.structured_outputs), "structured_outputs")
+    if isinstance(body, ChatBody) and body.tools is not ABSENT:
+        shape.check_levels(bytes(body.tools), "tools")
 
 
 def _check_no_logprobs(body: ChatBody | CompletionBody) -> None:

@@ -11,8 +11,10 @@ from msgspec import DecodeError, Raw, Struct, ValidationError
 from msgspec.json import Decoder
 
 from gateway.errors import BadRequest
+from gateway.intake import shape
 from gateway.model import Endpoint
 
+MOST_OPTIONS_BYTES = 4096
 ABSENT = Raw(b"null")
 """A field not sent. A field sent as null is equal to it, as it is to the worker."""
 
@@ -53,7 +55,7 @@ class Body(Struct, gc=False, kw_only=True):
 
     model: str
     stream: bool | None = None
-    stream_options: dict[str, Raw] | None = None
+    stream_options: Raw = ABSENT
     n: int | None = None
     max_tokens: int | None = None
     best_of: int | None = None
@@ -71,6 +73,8 @@ class Body(Struct, gc=False, kw_only=True):
     mm_processor_kwargs: Raw = ABSENT
     media_io_kwargs: Raw = ABSENT
 
+    response_format: Raw = ABSENT
+    structured_outputs: Raw = ABSENT
     guided_json: Raw = ABSENT
     guided_regex: Raw = ABSENT
     guided_choice: Raw = ABSENT
@@ -105,10 +109,12 @@ class TemplateArguments(Struct, gc=False):
 _completion = Decoder(CompletionBody)
 _chat = Decoder(ChatBody)
 _template_arguments = Decoder(TemplateArguments)
+_options = Decoder(dict[str, Raw])
 
 
 def decode(body: bytes | bytearray, endpoint: Endpoint) -> ChatBody | CompletionBody:
     """Raises BadRequest that names the field, never its value."""
+    shape.check_values(body)
     try:
         if not body.isascii():
             body.decode()  # what the decoder skips, it does not check
@@ -129,6 +135,18 @@ def decode_template_arguments(field: Raw) -> TemplateArguments:
         return _template_arguments.decode(field)
     except ValidationError:
         param = "chat_template_kwargs"
+        message = f"Invalid type for '{param}': expected an object or null."
+        raise BadRequest(message, param=param, code="invalid_type") from None
+
+
+def decode_options(field: Raw) -> dict[str, Raw]:
+    """Of a `stream_options` that was sent. Raises BadRequest unless it is an object, and no large one."""
+    param = "stream_options"
+    if len(bytes(field)) > MOST_OPTIONS_BYTES:
+        raise BadRequest(f"'{param}' is larger than {MOST_OPTIONS_BYTES} bytes.", param=param)
+    try:
+        return _options.decode(field)
+    except ValidationError:
         message = f"Invalid type for '{param}': expected an object or null."
         raise BadRequest(message, param=param, code="invalid_type") from None
 

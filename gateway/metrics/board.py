@@ -26,7 +26,8 @@ DONE = b"."
 class Board:
     """`async with` keeps this process's file for as long as the context lasts.
 
-    folder: what the processes share. number: of this process, from 0; its successor has the same.
+    folder: what the processes share. number: of this process, from 0 and below `count`; whoever comes after
+    it, once it has ended, may have the same.
     """
 
     def __init__(self, source: Source, folder: Path, number: int, count: int) -> None:

@@ -77,6 +77,8 @@ _BODY: Json = {
         "type": ["integer", "null"],
         "description": "Keep only the last tokens of the prompt.",
     },
+    "response_format": {"type": ["object", "null"], "description": "At most 500 levels deep."},
+    "structured_outputs": {"type": ["object", "null"], "description": "At most 500 levels deep."},
 }
 _CHAT_BODY: Json = _BODY | {
     "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}},

@@ -7,11 +7,11 @@ import msgspec
 from gateway import payloads
 from gateway.errors import WorkerRefusedCredentials
 from gateway.model import Job, Trip
-from gateway.relay.ends import Answer, Outlet, Pipe, Watcher, passed
-from gateway.relay.failures import fail
+from gateway.relay.ends import OF_STREAMS, Answer, Outlet, Pipe, Watcher, passed
+from gateway.relay.failures import fail, refuse_late
 from gateway.relay.stream import Stream
 
-__all__ = ["Answer", "Outlet", "Pipe", "Relay", "Watcher"]
+__all__ = ["OF_STREAMS", "Answer", "Outlet", "Pipe", "Relay", "Watcher"]
 
 MAX_READ_BYTES = 16 * 1024 * 1024  # of a plain answer, kept to find its usage; beyond, usage stays unknown
 EVENT_STREAM = b"text/event-stream"
@@ -38,6 +38,9 @@ class Relay:
 
     async def _plain(self, answer: Answer, outlet: Outlet, trip: Trip, watcher: Watcher) -> None:
         data = answer.take() or await answer.read()
+        if outlet.started:
+            await refuse_late(answer, data, outlet, trip)
+            return
         watcher.prompt_done()
         trip.first_token_at = self._clock()
         parts, size = [data], len(data)

@@ -10,6 +10,8 @@ PRIVATE_HEADERS = frozenset(
     (b"server", b"date", b"x-request-id", b"location", b"set-cookie", b"alt-svc", b"endpoint-load-metrics")
 )
 
+OF_STREAMS = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]  # headers that each has
+
 # Takes data of a body, and the frames in which HTTP brought it if those hold nothing else. False: enough.
 Sink = Callable[[bytes, bytes | None], bool]
 
@@ -49,8 +51,10 @@ class Pipe(Protocol):
 class Outlet(Protocol):
     """Where an answer goes."""
 
+    started: bool  # the head of a stream may have gone before there is an answer
+
     async def reply(self, status: int, headers: Headers, body: bytes) -> None:
-        """A whole answer."""
+        """A whole answer; of a started stream, which is not closed without it, an event: JSON."""
 
     async def start(self, status: int, headers: Headers, length: int | None) -> None: ...
     async def send(self, data: bytes) -> None: ...

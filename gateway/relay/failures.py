@@ -1,14 +1,17 @@
 """What does a worker's refusal or failure mean to its caller?"""
 
+import json
 from typing import NoReturn
 
 import msgspec
 
 from gateway import payloads
-from gateway.errors import WorkerBusy, WorkerDeclined, WorkerFailed
-from gateway.relay.ends import Answer
+from gateway.errors import CallerError, WorkerBusy, WorkerDeclined, WorkerFailed
+from gateway.model import Trip
+from gateway.relay.ends import Answer, Outlet, passed
 
 MAX_DETAIL_BYTES = 2000  # of a worker's own failure, for the log
+MAX_REFUSAL_BYTES = 65536  # of one that is told in a stream; no longer one is an error object
 ENDING = b"cannot schedule new futures"  # says vLLM from SIGTERM on, until what it has has ended
 
 
@@ -27,6 +30,28 @@ def worker_failure(status: int, text: bytes, retry_after_s: float = 1.0) -> Exce
     if ENDING in text:
         return WorkerDeclined(detail)
     return WorkerFailed(detail)
+
+
+async def refuse_late(answer: Answer, text: bytes, outlet: Outlet, trip: Trip) -> None:
+    """An answer without a stream, to a caller who has the head of one. `text` has come of it.
+
+    Raises WorkerFailed if it is no refusal.
+    """
+    if answer.status < 400:
+        raise WorkerFailed("it answered a request for a stream, and it was none")
+    while len(text) < MAX_REFUSAL_BYTES and (data := await answer.read()):
+        text += data
+    trip.outcome = "worker_refused"
+    await outlet.reply(answer.status, passed(answer.headers), _as_object(answer.status, text))
+
+
+def _as_object(status: int, text: bytes) -> bytes:
+    """What SDKs look for in an event; as it came, if it is one."""
+    try:
+        payloads.refusal(text)
+    except msgspec.MsgspecError:
+        return json.dumps(CallerError(shown(text), code=str(status)).body()).encode()
+    return text
 
 
 def _retry_after_s(answer: Answer) -> float:

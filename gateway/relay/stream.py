@@ -7,14 +7,13 @@ from collections.abc import Callable
 from gateway import sse
 from gateway.errors import WorkerError, WorkerFailed
 from gateway.model import Job, Trip
-from gateway.relay.ends import Answer, Outlet, Pipe, Watcher, passed
+from gateway.relay.ends import OF_STREAMS, Answer, Outlet, Pipe, Watcher, passed
 from gateway.relay.failures import shown, status_of, worker_failure
 
 log = logging.getLogger(__name__)
 
 TOLD_EVERY = 4  # tokens; of single ones several may come in one read, which says nothing of their pace
 LINGER_S = 1.0  # for the end of a body whose last event has gone out, so that the connection can be reused
-HEADERS = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
 
 
 class Stream:
@@ -52,10 +51,11 @@ class Stream:
         self._rest = b""  # what a sink had enough with
 
     async def run(self) -> None:
+        self._trip.progress = self._watch
         try:
             first = await self._first()
             if first is not None:
-                await self._outlet.start(200, [*passed(self._answer.headers), *HEADERS], None)
+                await self._outlet.start(200, [*passed(self._answer.headers), *OF_STREAMS], None)
                 await self._follow(first)
         finally:
             self._trip.events = self._watch.events
@@ -69,7 +69,7 @@ class Stream:
         """
         data = b""
         watch = self._watch
-        while not watch.events and not watch.done:
+        while not (watch.events or watch.done or watch.may_be_inside):
             received = await self._answer.read()
             data += watch.feed(received)
             if watch.error is not None:

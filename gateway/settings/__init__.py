@@ -7,6 +7,7 @@ from gateway.settings.sections import (
     Fleet,
     Intake,
     Limits,
+    Relay,
     Routing,
     Server,
     Store,
@@ -25,6 +26,7 @@ __all__ = [
     "KeySettings",
     "Limits",
     "ModelSettings",
+    "Relay",
     "Routing",
     "Section",
     "Server",
@@ -50,6 +52,7 @@ class Settings(Section):
     admission: Admission = Admission()
     routing: Routing = Routing()
     upstream: Upstream = Upstream()
+    relay: Relay = Relay()
     fleet: Fleet = Fleet()
     models: tuple[ModelSettings, ...] = ()
     workers: tuple[WorkerSettings, ...] = ()

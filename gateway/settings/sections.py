@@ -23,14 +23,20 @@ class Server(Section):
     """Processes that serve. More than one needs a Redis store, which they share."""
     drain_s: Annotated[float, Field(ge=0, le=3600)] = 30
     """After SIGTERM, how long streams may go on."""
+    settle_s: Annotated[float, Field(ge=0, le=3600)] = 5
+    """The first part of drain_s, in which new requests are served as before: balancers need a moment to learn
+    from /ready that none should come. After SIGINT there is none."""
     keep_alive_s: Seconds = 75
     """How long an idle caller's connection is kept: above the 60 s of common load balancers."""
     header_timeout_s: Seconds = 10
     """For the whole head of a request."""
     body_timeout_s: Seconds = 30
-    """For each read of a request's body."""
+    """For each read of a request's body. After so long, less than 1 KiB/s on average is too slow as well."""
     client_stall_s: Seconds = 60
     """A caller that takes nothing for so long is cut off."""
+    request_timeout_s: Seconds = 3600
+    """For a whole request, from its head to the end of its answer, the queue included. An hour is above what
+    the longest answers take."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 52428800
     """Larger bodies get 413. 50 MB leaves room for images."""
     cors_origins: list[str] = []
@@ -145,6 +151,13 @@ class Upstream(Section):
     """Connections older than that are not reused, so that a worker that moved is followed."""
     ca_file: str = ""
     """Certificates that https workers are checked against. Empty: the system's."""
+
+
+class Relay(Section):
+    heartbeat_s: Annotated[float, Field(ge=0, le=3600)] = 0
+    """A caller who waits for a stream and is sent nothing for so long gets a comment, so that balancers do
+    not cut it off as idle. The first one commits a 200: what goes wrong later is told in the stream. 0:
+    none."""
 
 
 class Fleet(Section):

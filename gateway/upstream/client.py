@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
-from gateway.errors import WorkerUnreachable
+from gateway.errors import ConnectTimeout, WorkerUnreachable
 from gateway.model import Headers
 from gateway.outbox import Write, write_now
 from gateway.upstream.answer import Answer
@@ -155,7 +155,8 @@ class WorkerClient:
             connection.abort()  # an orderly end of TLS would wait for the worker
             self._forget(connection)  # uvloop does not tell of a loss that comes as early as this
             if isinstance(error, OSError):  # time-outs, failed look-ups and failed TLS are OSErrors, too
-                raise WorkerUnreachable(f"{self._peer}: {error!r}") from error
+                kind = ConnectTimeout if isinstance(error, TimeoutError) else WorkerUnreachable
+                raise kind(f"{self._peer}: {error!r}") from error
             raise
         finally:
             self._connecting.discard(attempt)

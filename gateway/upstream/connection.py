@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from gateway.errors import WorkerBroke, WorkerError, WorkerTimeout
+from gateway.errors import FirstByteTimeout, GapTimeout, WorkerBroke, WorkerError, WorkerTimeout
 from gateway.outbox import Write, write_now
 from gateway.upstream.response import BrokenResponse, ResponseReader
 
@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
         self._reused = False
         self._since: float  # loop time at which the patience below began
         self._patience_s: float
-        self._patience_for: str
+        self._lateness: type[WorkerTimeout]  # what it is once that is over
         self.response = ResponseReader()
         self.sink: Sink | None = None
         self.connected_at: float  # loop time
@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
             transport.writelines((head, *body))
         self._since = self._loop.time()
         self._patience_s = self._timeouts.first_byte_s
-        self._patience_for = "answer"
+        self._lateness = FirstByteTimeout
         if self._timer is None:
             self._timer = self._loop.call_later(self._timer_period_s, self._look_at_clock)
 
@@ -185,7 +185,7 @@ class Connection(asyncio.Protocol):
         if response.unread_bytes:  # the head alone does not say that the worker has begun to answer
             self._since = self._loop.time()
             self._patience_s = self._timeouts.gap_s
-            self._patience_for = "byte"
+            self._lateness = GapTimeout
             if sink is not None:
                 self._give(sink)
                 if self.sink is not None and not response.complete:
@@ -256,5 +256,5 @@ class Connection(asyncio.Protocol):
             delay_s = max(min(left_s, self._timer_period_s), _TIMER_SLACK_S)
             self._timer = self._loop.call_later(delay_s, self._look_at_clock)
         else:
-            waited = f"no {self._patience_for} within {self._patience_s:g} s"
-            self._fail(WorkerTimeout(f"{self._peer}: {waited}"))
+            missed = "answer" if self._lateness is FirstByteTimeout else "byte"
+            self._fail(self._lateness(f"{self._peer}: no {missed} within {self._patience_s:g} s"))

@@ -148,11 +148,10 @@ class ResponseReader:
         if self.head_complete:
             return  # a trailer
         name = name.lower()
-        value = value.rstrip(b" \t")
         if name in _NOT_PASSED_ON:
-            self._framing.append((name, value))
+            self._framing.append((name, value.rstrip(b" ")))  # with a tab it is another one to the parser
         else:
-            self.headers.append((name, value))
+            self.headers.append((name, value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()

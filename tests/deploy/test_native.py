@@ -63,6 +63,7 @@ class ComposedGateway:
             "GATEWAY_SERVER_PORT": str(self.port),
             "GATEWAY_SERVER_ADMIN_HOST": "127.0.0.1",
             "GATEWAY_SERVER_ADMIN_PORT": str(self.admin_port),
+            "GATEWAY_SERVER_SETTLE_S": "0",  # there is no balancer
             "GATEWAY_STORE_URL": self._redis_url,
         }
 

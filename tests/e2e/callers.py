@@ -74,7 +74,20 @@ class Caller:
     async def answer(self) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body of an answer that tells its length."""
         status, headers = await self.head()
-        return status, headers, await self._reader.readexactly(int(headers["content-length"]))
+        return status, headers, await self.exactly(int(headers["content-length"]))
+
+    async def exactly(self, size: int) -> bytes:
+        """So many bytes."""
+        return await self._reader.readexactly(size)
+
+    @property
+    def may_speak(self) -> bool:
+        """The connection has not ended yet, as far as is known."""
+        return not self._writer.is_closing()
+
+    def say_no_more(self) -> None:
+        """End what is said with FIN, and go on hearing."""
+        self._writer.write_eof()
 
     @property
     def port(self) -> int:

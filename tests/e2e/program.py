@@ -19,6 +19,7 @@ from tests.conftest import KEY
 from tests.e2e.observed import GUARD_S, POLL_S
 
 DRAINING = re.compile(rb"draining: (\d+) requests")
+SETTLING = re.compile(rb"not ready any more")
 SERVING = re.compile(rb"serving on (http://[\d.:]+), metrics on (http://[\d.:]+)")
 
 
@@ -33,6 +34,12 @@ class Program:
 
     def client(self, **more: Any) -> AsyncOpenAI:
         return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=KEY, **({"max_retries": 0} | more))
+
+    def http(self) -> httpx.AsyncClient:
+        headers = {"authorization": f"Bearer {KEY}"}
+        return httpx.AsyncClient(
+            base_url=self.url, headers=headers, timeout=GUARD_S, trust_env=False, verify=False
+        )
 
     async def metric(self, name: str) -> float:
         """The sum of a metric's samples."""
@@ -58,8 +65,13 @@ class Program:
 
 
 @asynccontextmanager
-async def program(config: dict[str, Any], place: Path, guard_s: float = GUARD_S) -> AsyncIterator[Program]:
-    """Run `gateway serve` on any free ports. It has ended, by SIGTERM at the latest, when the block has."""
+async def program(
+    config: dict[str, Any], place: Path, guard_s: float = GUARD_S, up: int | None = None
+) -> AsyncIterator[Program]:
+    """Run `gateway serve` on any free ports. It has ended, by SIGTERM at the latest, when the block has.
+
+    up: how many of its workers are waited for, if not for all.
+    """
     (place / "gateway.toml").write_text(_toml(config))
     log = place / "gateway.log"
     argv = (sys.executable, "-m", "gateway", "serve", "--config", place / "gateway.toml")
@@ -70,7 +82,7 @@ async def program(config: dict[str, Any], place: Path, guard_s: float = GUARD_S)
             running = Program(process, "", "", log)
             serving = await running.says(SERVING)
             running.url, running.admin_url = (address.decode() for address in serving.groups())
-            await running.reaches(len(config["workers"]), "gateway_worker_up")
+            await running.reaches(len(config["workers"]) if up is None else up, "gateway_worker_up")
             yield running
     finally:
         if process.returncode is None:

@@ -25,6 +25,7 @@ ODD = (
 )
 
 
+@pytest.mark.case("B1")
 @pytest.mark.parametrize("body", [ODD, b'{"model":"smollm2","prompt":[1],"max_tokens":8}'])
 async def test_the_worker_gets_the_caller_s_bytes_and_members_after_them(body: bytes) -> None:
     async with FakeWorker() as worker, observed(worker) as gateway, Caller(gateway.url) as caller:
@@ -104,6 +105,7 @@ FORMS: list[tuple[str, dict[str, Any], int]] = [
 ]
 
 
+@pytest.mark.case("B2")
 async def test_every_legal_form_of_prompt_is_served_unchanged_and_in_its_bucket() -> None:
     models = [{"name": MODEL, "max_model_len": 32768}]
     async with FakeWorker() as worker, observed(worker, models=models) as gateway, gateway.http() as client:
@@ -148,6 +150,7 @@ async def test_every_wrong_body_is_refused_by_name_and_reaches_no_worker() -> No
         assert worker.requests == []
 
 
+@pytest.mark.case("B1")
 async def test_what_a_worker_adds_to_its_answer_arrives_byte_for_byte() -> None:
     content = b'{"id":"1", "choices":[ {"text":"a","stop_reason":null,"x":18446744073709551616}],\n"y":{}}'
 
@@ -176,6 +179,7 @@ ANSWER = compact({"choices": [], "usage": {"prompt_tokens": 7, "completion_token
 PERSONAL = {"connection": "x-foo, keep-alive", "x-foo": "1", "keep-alive": "timeout=5", "te": "trailers"}
 
 
+@pytest.mark.case("E2")
 @pytest.mark.parametrize("framing", ["length", "chunked", "to the end"])
 async def test_answers_are_framed_anew_without_the_worker_s_own_headers(framing: str) -> None:
     async def script(request: Received, reply: Reply) -> None:
@@ -213,6 +217,7 @@ async def test_answers_are_framed_anew_without_the_worker_s_own_headers(framing:
         await gateway.ended("ok", requests=1, tokens=COST)
 
 
+@pytest.mark.case("B3")
 async def test_a_large_body_arrives_whole_beside_a_running_stream() -> None:
     body = compact({**QUESTION, "prompt": "x" * 10_000_000, "max_tokens": 1})
     taken = asyncio.Event()

@@ -71,6 +71,7 @@ async def end_without_done(request: Received, reply: Reply) -> None:
     await reply.send(b"0\r\n\r\n")
 
 
+@pytest.mark.case("S5")
 @pytest.mark.parametrize(
     ("failing", "code", "kind"),
     [
@@ -79,7 +80,7 @@ async def end_without_done(request: Received, reply: Reply) -> None:
         (end_between_chunks, "worker_failed", "broke"),
         (send_nonsense, "worker_failed", "broke"),
         (tell_of_a_failure, "worker_failed", "failed"),
-        (fall_silent, "worker_timeout", "timeout"),
+        (fall_silent, "worker_timeout", "gap_timeout"),
     ],
 )
 async def test_a_worker_that_fails_in_mid_stream_becomes_one_error_event(
@@ -101,12 +102,14 @@ async def test_a_worker_that_fails_in_mid_stream_becomes_one_error_event(
         error = json.loads(received[6].removeprefix("data: "))["error"]
         assert error["code"] == code
         assert "10.0.0.7" not in error["message"]
-        [line] = await gateway.ended(code, requests=1, tokens=PROMPT_TOKENS + 3)
+        outcome = kind if code == "worker_timeout" else code
+        [line] = await gateway.ended(outcome, requests=1, tokens=PROMPT_TOKENS + 3)
         assert (line["status"], bool(line["detail"])) == (200, True)
         assert (len(worker.requests), len(other.requests)) == (1, 0)
         assert await gateway.metric("gateway_worker_failures_total", worker="w0", kind=kind) == 1
 
 
+@pytest.mark.case("S5")
 async def test_a_failure_in_mid_stream_raises_in_the_sdk() -> None:
     script = Broken(reset)
     async with FakeWorker(script) as worker, observed(worker) as gateway, gateway.client() as client:
@@ -118,6 +121,7 @@ async def test_a_failure_in_mid_stream_raises_in_the_sdk() -> None:
         assert (failure.value.code, failure.value.type) == ("worker_failed", "server_error")
 
 
+@pytest.mark.case("S5")
 async def test_a_stream_that_ends_without_done_ends_so_and_is_counted_as_incomplete() -> None:
     script = Broken(end_without_done)
     script.arrived.set()
@@ -143,6 +147,7 @@ async def test_a_plain_answer_that_breaks_at_its_start_becomes_502() -> None:
         assert len(worker.requests) == 1
 
 
+@pytest.mark.case("S5")
 @pytest.mark.parametrize("framing", [{"content-length": "5000000"}, {"transfer-encoding": "chunked"}])
 async def test_a_plain_answer_that_breaks_later_is_cut_and_never_looks_whole(framing: dict[str, str]) -> None:
     arrived = asyncio.Event()

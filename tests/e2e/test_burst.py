@@ -48,6 +48,7 @@ async def warm_up(url: str) -> None:
     await asyncio.gather(*(ask() for _ in range(BURST)))
 
 
+@pytest.mark.case("C4")
 async def test_a_thousand_requests_at_once_are_all_answered_and_the_memory_comes_back(tmp_path: Path) -> None:
     async with FakeWorker() as first, FakeWorker() as second:
         config = configuration(
@@ -93,6 +94,7 @@ async def test_a_connection_that_has_ended_needs_no_garbage_collector() -> None:
             gc.enable()
 
 
+@pytest.mark.case("C4", "Q2")
 @pytest.mark.parametrize(
     ("share", "served", "status", "code"),
     [(0.25, 4 + 20, 429, "rate_limit_exceeded"), (1.0, 4 + 40, 503, "server_is_overloaded")],
@@ -130,6 +132,7 @@ async def test_a_burst_beyond_the_queue_is_refused_with_a_time_to_come_back(
         assert len(worker.requests) == served
 
 
+@pytest.mark.case("C4")
 async def test_the_sdk_s_retries_bring_a_whole_burst_through_a_small_queue() -> None:
     async with (
         FakeWorker() as worker,

@@ -90,6 +90,7 @@ async def test_refusals_and_busy_answers_never_take_a_worker_out() -> None:
         assert len(worker.requests) == 41
 
 
+@pytest.mark.case("C2")
 async def test_a_kept_connection_that_the_worker_closed_meanwhile_is_replaced_unseen() -> None:
     async def close_unanswered(request: Received, reply: Reply) -> None:
         reply.close()
@@ -106,6 +107,7 @@ async def test_a_kept_connection_that_the_worker_closed_meanwhile_is_replaced_un
         assert first.connection == second.connection != third.connection
 
 
+@pytest.mark.case("C2")
 async def test_a_worker_that_closes_each_connection_after_its_answer_serves_on() -> None:
     async def answer_and_close(request: Received, reply: Reply) -> None:
         await plain_answer(request, reply)
@@ -119,6 +121,7 @@ async def test_a_worker_that_closes_each_connection_after_its_answer_serves_on()
         assert len(worker.requests) == 50  # each was executed once
 
 
+@pytest.mark.case("C2")
 async def test_a_fresh_connection_that_ends_without_an_answer_is_tried_only_once() -> None:
     async def close_unanswered(request: Received, reply: Reply) -> None:
         reply.close()

@@ -48,6 +48,7 @@ async def half_a_plain_answer(request: Received, reply: Reply) -> None:
     await reply.peer_closed()
 
 
+@pytest.mark.case("S2")
 @LEAVING
 @EITHER
 async def test_leaving_before_the_head_stops_the_worker(leave: Leave, body: object) -> None:
@@ -60,6 +61,7 @@ async def test_leaving_before_the_head_stops_the_worker(leave: Leave, body: obje
         assert len(worker.requests) == 1
 
 
+@pytest.mark.case("S2")
 @LEAVING
 async def test_leaving_between_the_head_and_the_first_event_stops_the_worker(leave: Leave) -> None:
     async with FakeWorker(head_only) as worker, observed(worker) as gateway, Caller(gateway.url) as caller:
@@ -71,6 +73,7 @@ async def test_leaving_between_the_head_and_the_first_event_stops_the_worker(lea
         assert len(worker.requests) == 1
 
 
+@pytest.mark.case("S1")
 @LEAVING
 async def test_leaving_in_mid_stream_stops_the_worker_and_costs_what_was_seen(leave: Leave) -> None:
     async with (
@@ -88,6 +91,7 @@ async def test_leaving_in_mid_stream_stops_the_worker_and_costs_what_was_seen(le
         assert (len(worker.requests), len(other.requests)) == (1, 0)
 
 
+@pytest.mark.case("S1")
 @LEAVING
 async def test_leaving_amid_a_plain_answer_stops_the_worker(leave: Leave) -> None:
     async with (
@@ -103,6 +107,7 @@ async def test_leaving_amid_a_plain_answer_stops_the_worker(leave: Leave) -> Non
         assert len(worker.requests) == 1
 
 
+@pytest.mark.case("Q1")
 @LEAVING
 @EITHER
 async def test_leaving_the_queue_frees_its_place_and_reaches_no_worker(leave: Leave, body: object) -> None:
@@ -129,6 +134,7 @@ async def deaf(worker: FakeWorker) -> AsyncIterator[None]:
         yield
 
 
+@pytest.mark.case("S2")
 @LEAVING
 @pytest.mark.parametrize("count", [1, 20], ids=["alone", "twenty at once"])
 async def test_leaving_while_the_worker_is_being_connected_leaves_nothing(leave: Leave, count: int) -> None:
@@ -149,6 +155,7 @@ async def test_leaving_while_the_worker_is_being_connected_leaves_nothing(leave:
         assert sockets(to=worker.port, state=CONNECTING) == 0
 
 
+@pytest.mark.case("S2")
 @LEAVING
 async def test_leaving_during_the_tls_handshake_closes_the_worker_s_socket(
     leave: Leave, tmp_path: Path
@@ -190,6 +197,7 @@ async def test_leaving_amid_the_upload_reaches_no_worker(leave: Leave) -> None:
         assert worker.requests == []
 
 
+@pytest.mark.case("S2")
 @LEAVING
 async def test_twenty_who_leave_during_prefill_at_once_all_stop_the_worker(leave: Leave) -> None:
     async with (
@@ -228,6 +236,7 @@ async def test_leaving_after_done_is_a_success(leave: Leave) -> None:
         assert worker.connections_open == 1  # kept for the next request
 
 
+@pytest.mark.case("S1")
 async def test_a_stream_closed_by_the_sdk_stops_the_worker() -> None:
     async with FakeWorker(three_tokens) as worker, observed(worker) as gateway, gateway.client() as client:
         stream = await client.completions.create(model=MODEL, prompt=[1, 2], max_tokens=9, stream=True)
@@ -239,6 +248,7 @@ async def test_a_stream_closed_by_the_sdk_stops_the_worker() -> None:
         assert line["status"] == 200
 
 
+@pytest.mark.case("S2")
 async def test_a_call_cancelled_in_the_sdk_stops_the_worker() -> None:
     async with FakeWorker(silent) as worker, observed(worker) as gateway, gateway.client() as client:
         call = asyncio.create_task(client.completions.create(model=MODEL, prompt=[1, 2], max_tokens=9))
@@ -250,6 +260,7 @@ async def test_a_call_cancelled_in_the_sdk_stops_the_worker() -> None:
         await gateway.ended("client_gone", requests=1, tokens=2)
 
 
+@pytest.mark.case("C1")
 async def test_cancelled_calls_never_cost_capacity() -> None:
     chance = random.Random(1)
 

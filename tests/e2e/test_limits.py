@@ -21,6 +21,7 @@ def limits(**of: int) -> list[dict[str, Any]]:
     return [{"id": "acme", **of}]
 
 
+@pytest.mark.case("L4")
 async def test_requests_beyond_the_minute_are_refused_until_the_stated_moment_and_not_after() -> None:
     async with (
         FakeWorker() as worker,
@@ -51,6 +52,7 @@ async def test_requests_beyond_the_minute_are_refused_until_the_stated_moment_an
         assert await gateway.metric("gateway_requests_total", outcome="rate_limit_exceeded") == 52
 
 
+@pytest.mark.case("L5")
 async def test_tokens_are_charged_as_used_and_refused_calls_cost_nothing() -> None:
     async with (
         FakeWorker(answer_of(13)) as worker,
@@ -61,19 +63,32 @@ async def test_tokens_are_charged_as_used_and_refused_calls_cost_nothing() -> No
         async def ask() -> httpx.Response:
             return await client.post(COMPLETIONS, json=TWENTY)
 
-        for _ in range(4):  # 16 tokens by default, so 23 are reserved and 20 charged
+        for _ in range(5):  # 16 tokens by default, so 23 are reserved while there are so many, and 20 charged
             assert (await ask()).status_code == 200
         refused = await ask()
         assert (refused.status_code, refused.json()["error"]["type"]) == (429, "tokens")
-        assert refused.headers["x-ratelimit-remaining-tokens"] == "20"
-        assert (refused.headers["retry-after-ms"], refused.headers["retry-after"]) == ("1800", "2")
+        assert refused.headers["x-ratelimit-remaining-tokens"] == "0"
+        assert (refused.headers["retry-after-ms"], refused.headers["retry-after"]) == ("4800", "5")
         for _ in range(50):
             assert (await ask()).status_code == 429
-        gateway.clock.now_s = 1.8
+        gateway.clock.now_s = 4.8  # for the prompt and one token more
         assert (await ask()).status_code == 200
-        assert len(worker.requests) == 5
+        assert len(worker.requests) == 6
 
 
+@pytest.mark.case("L5")
+async def test_a_budget_below_one_long_answer_is_good_for_many_short_ones() -> None:
+    chat = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
+    async with (
+        FakeWorker(answer_of(13)) as worker,
+        observed(worker, tenants=limits(tokens_per_minute=100)) as gateway,
+        gateway.http() as client,
+    ):
+        statuses = [(await client.post("/v1/chat/completions", json=chat)).status_code for _ in range(6)]
+        assert statuses == [200] * 5 + [429]
+
+
+@pytest.mark.case("L5")
 async def test_a_first_call_without_a_maximum_fits_a_small_budget() -> None:
     chat = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
     async with (
@@ -88,6 +103,7 @@ async def test_a_first_call_without_a_maximum_fits_a_small_budget() -> None:
         assert refused.headers["x-ratelimit-remaining-tokens"] == str(100 - COST)
 
 
+@pytest.mark.case("L5")
 async def test_a_request_that_can_never_fit_is_refused_for_good() -> None:
     async with (
         FakeWorker() as worker,
@@ -104,6 +120,7 @@ async def test_a_request_that_can_never_fit_is_refused_for_good() -> None:
         assert worker.requests == []
 
 
+@pytest.mark.case("L3")
 @pytest.mark.parametrize("body", [QUESTION, STREAMED], ids=["plain", "streamed"])
 async def test_streams_and_plain_calls_meet_the_token_limit_at_the_same_point(body: object) -> None:
     async with (
@@ -143,6 +160,7 @@ async def test_calls_beyond_the_concurrency_limit_are_refused_and_spend_no_reque
         assert await gateway.metric("gateway_limited_total", kind="concurrency") == 1
 
 
+@pytest.mark.case("L2")
 async def test_a_burst_is_admitted_up_to_the_limit_exactly() -> None:
     async with (
         FakeWorker() as worker,
@@ -155,6 +173,7 @@ async def test_a_burst_is_admitted_up_to_the_limit_exactly() -> None:
         assert len(worker.requests) == 20
 
 
+@pytest.mark.case("L1")
 async def test_whatever_ends_a_request_its_slot_is_free_for_the_next() -> None:
     async def refuse(request: Received, reply: Reply) -> None:
         await reply.json({"error": {"message": "no", "code": 400}}, 400)

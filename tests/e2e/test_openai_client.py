@@ -40,6 +40,7 @@ async def test_chat_and_completions_are_answered_and_tell_their_request_id() -> 
         assert [line["request_id"] for line in lines] == [chat._request_id, text._request_id]
 
 
+@pytest.mark.case("S7")
 async def test_streams_are_read_to_their_end_and_tell_their_headers() -> None:
     async with FakeWorker() as worker, observed(worker) as gateway, gateway.client() as client:
         chat = await client.chat.completions.create(**CHAT, stream=True)
@@ -96,6 +97,7 @@ async def test_the_stream_helper_puts_the_whole_answer_together() -> None:
         assert final.choices[0].message.content == 8 * TOKEN
 
 
+@pytest.mark.case("B1")
 async def test_fields_that_only_vllm_knows_reach_the_worker() -> None:
     extra = {
         "chat_template_kwargs": {"enable_thinking": False},
@@ -130,6 +132,7 @@ def sleeping(monkeypatch: pytest.MonkeyPatch, on_wait: Waits) -> None:
     monkeypatch.setattr("openai._base_client.anyio.sleep", sleep)
 
 
+@pytest.mark.case("L4")
 async def test_a_retry_comes_after_the_stated_time_and_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     tenants = [{"id": "acme", "requests_per_minute": 7}]

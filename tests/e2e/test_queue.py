@@ -33,6 +33,7 @@ async def queued(gateway: Observed, count: int) -> None:
     await gateway.reaches(count, "gateway_queue_depth")
 
 
+@pytest.mark.case("Q1")
 async def test_who_waits_is_served_in_order_and_who_gave_up_never_reaches_a_worker() -> None:
     gate = Gate()
     async with (
@@ -81,6 +82,7 @@ async def test_a_place_goes_to_the_next_when_its_holder_leaves() -> None:
         await gateway.ended("ok", "client_gone", requests=2, tokens=COST + PROMPT_TOKENS)
 
 
+@pytest.mark.case("Q1")
 async def test_hundreds_who_leave_the_queue_leave_nothing_behind() -> None:
     gate = Gate()
     async with (
@@ -107,6 +109,7 @@ async def test_hundreds_who_leave_the_queue_leave_nothing_behind() -> None:
         assert len(worker.requests) == 2
 
 
+@pytest.mark.case("Q2", "L4")
 async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back() -> None:
     gate = Gate()
     async with (
@@ -149,6 +152,7 @@ async def test_who_waits_too_long_is_refused_and_charged_nothing() -> None:
         assert len(worker.requests) == 1
 
 
+@pytest.mark.case("Q2")
 async def test_one_tenant_cannot_fill_the_whole_queue() -> None:
     gate = Gate()
     async with (
@@ -221,6 +225,7 @@ async def streaming(request: Received, reply: Reply) -> None:
     await reply.peer_closed()
 
 
+@pytest.mark.case("Q3")
 async def test_a_second_long_prompt_waits_outside_while_short_ones_pass_it() -> None:
     first = Gate()
 
@@ -263,6 +268,7 @@ async def test_a_long_prompt_whose_answer_comes_whole_counts_as_read_after_a_whi
         assert [(await one).status_code for one in both] == [200, 200]
 
 
+@pytest.mark.case("Q3")
 async def test_a_tenants_burst_keeps_nobody_else_waiting_behind_it() -> None:
     gate = Gate()
     async with (

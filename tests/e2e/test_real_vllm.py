@@ -75,6 +75,7 @@ def test_streamed_text_and_usage_equal_the_worker_s_own(real_stack: RealStack) -
     assert streamed(real_stack.client()) == streamed(real_stack.worker_client())
 
 
+@pytest.mark.case("S7")
 def test_usage_event_stays_hidden_from_a_caller_who_did_not_ask(real_stack: RealStack) -> None:
     with (
         real_stack.client() as client,
@@ -141,6 +142,7 @@ def test_caller_s_cache_salt_is_overruled_by_one_that_vllm_accepts(real_stack: R
         assert client.chat.completions.create(**request, extra_body=refused_by_vllm).choices
 
 
+@pytest.mark.case("E1")
 def test_worker_s_refusal_comes_back_unchanged(real_stack: RealStack) -> None:
     body = {"model": real_stack.model, "messages": QUESTION, "temperature": -1}
     key = {"authorization": f"Bearer {real_stack.key}"}
@@ -151,6 +153,7 @@ def test_worker_s_refusal_comes_back_unchanged(real_stack: RealStack) -> None:
     assert through.content == direct.content
 
 
+@pytest.mark.case("E1")
 def test_error_event_at_the_start_of_a_stream_becomes_the_status(real_stack: RealStack) -> None:
     out_of_vocabulary = {"allowed_token_ids": [10_000_000]}
     request: Any = {"model": real_stack.model, "messages": QUESTION, "stream": True, "max_tokens": 4}
@@ -161,6 +164,7 @@ def test_error_event_at_the_start_of_a_stream_becomes_the_status(real_stack: Rea
         client.chat.completions.create(**request, extra_body=out_of_vocabulary)
 
 
+@pytest.mark.case("S1", "S2")
 @pytest.mark.parametrize("streamed", [False, True])
 def test_engine_stops_when_the_caller_hangs_up(real_stack: RealStack, streamed: bool) -> None:
     assert eventually(lambda: real_stack.running() == 0, GONE_WITHIN_S)
@@ -178,6 +182,7 @@ def test_engine_stops_when_the_caller_hangs_up(real_stack: RealStack, streamed: 
     assert eventually(lambda: real_stack.running() == 0, GONE_WITHIN_S)
 
 
+@pytest.mark.case("S5")
 def test_ending_worker_gets_nothing_new_and_killed_one_is_restarted_while_the_other_serves(
     real_stack: RealStack,
 ) -> None:

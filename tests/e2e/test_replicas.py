@@ -1,10 +1,11 @@
-"""Two replicas of two processes each: is a limit one limit over all four?"""
+"""Two replicas of four processes each: is a limit one limit over all eight?"""
 
 import asyncio
 from collections import Counter
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.conftest import KEY, configuration
 from tests.e2e.callers import COMPLETIONS, QUESTION
@@ -12,6 +13,7 @@ from tests.e2e.program import Program, program
 from tests.fakes import FakeWorker
 
 
+@pytest.mark.case("L2")
 async def test_of_two_hundred_calls_at_once_the_workers_get_as_many_as_the_limit_says(
     redis_url: str, tmp_path: Path
 ) -> None:
@@ -19,7 +21,7 @@ async def test_of_two_hundred_calls_at_once_the_workers_get_as_many_as_the_limit
     async with FakeWorker() as worker:
         config = configuration(
             worker,
-            server={"processes": 2},
+            server={"processes": 4},
             store={"url": redis_url, "timeout_ms": 2000},
             tenants=[{"id": "acme", "requests_per_minute": 20}],
         )

@@ -22,6 +22,7 @@ async def flood(request: Received, reply: Reply) -> None:
         await reply.event(LARGE_EVENT)
 
 
+@pytest.mark.case("S8")
 async def test_a_caller_that_stops_reading_stops_the_worker_and_is_cut_off() -> None:
     sent = []
 
@@ -49,6 +50,7 @@ async def test_a_caller_that_stops_reading_stops_the_worker_and_is_cut_off() -> 
     assert 0 < sent[0] < MOST_BYTES
 
 
+@pytest.mark.case("S8")
 async def test_a_caller_that_leaves_the_end_of_its_answer_unread_is_cut_off() -> None:
     begun = asyncio.Event()
 
@@ -69,6 +71,7 @@ async def test_a_caller_that_leaves_the_end_of_its_answer_unread_is_cut_off() ->
         await gateway.ended("client_stalled", requests=1, tokens=PROMPT_TOKENS + 1)
 
 
+@pytest.mark.case("S8")
 async def test_a_caller_that_leaves_its_answer_unread_and_goes_stops_the_worker() -> None:
     async with FakeWorker(flood) as worker, observed(worker) as gateway:
         async with Caller(gateway.url, receive_bytes=4096) as caller:
@@ -80,6 +83,7 @@ async def test_a_caller_that_leaves_its_answer_unread_and_goes_stops_the_worker(
         assert [line["outcome"] for line in gateway.log_lines()] == ["client_gone"]
 
 
+@pytest.mark.case("B3")
 async def test_an_upload_holds_no_place_at_a_worker() -> None:
     content = compact(QUESTION)
     async with FakeWorker() as worker, observed(worker, workers=limited(worker)) as gateway:
@@ -97,7 +101,7 @@ async def test_an_upload_that_comes_to_a_halt_is_refused() -> None:
             caller.say(head_of(COMPLETIONS, {"content-length": "100"}) + b'{"model":')
             status, _, body = await caller.answer()
             assert (status, json.loads(body)["error"]["code"]) == (408, "request_timeout")
-        await gateway.ended("request_timeout", requests=0, tokens=0)
+        await gateway.ended("upload_timeout", requests=0, tokens=0)
         assert worker.requests == []
 
 

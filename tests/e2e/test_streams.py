@@ -24,6 +24,7 @@ TOKEN = {"choices": [{"index": 0, "text": " glad", "finish_reason": None}]}
 USAGE = {"choices": [], "usage": {"prompt_tokens": 7, "total_tokens": 10, "completion_tokens": 3}}
 
 
+@pytest.mark.case("S3")
 async def test_bytes_arrive_unchanged_however_the_network_cuts_them() -> None:
     events = [{"choices": [{"index": 0, "text": text}]} for text in ("你好", "🦜🏽", " é", "\\u2028\u2028")]
     usage = {"choices": [], "usage": {"prompt_tokens": 7, "total_tokens": 16, "completion_tokens": 9}}
@@ -49,6 +50,7 @@ async def test_bytes_arrive_unchanged_however_the_network_cuts_them() -> None:
         await gateway.ended("ok", "ok", requests=2, tokens=2 * 16)
 
 
+@pytest.mark.case("S4")
 async def test_each_event_arrives_before_the_worker_makes_the_next() -> None:
     taken = asyncio.Event()
 
@@ -86,6 +88,7 @@ async def test_a_stream_ends_with_done_even_if_the_worker_keeps_it_open() -> Non
         await gateway.ended("ok", requests=1, tokens=PROMPT_TOKENS + 1)
 
 
+@pytest.mark.case("S7")
 async def test_the_usage_event_reaches_only_who_asked_and_all_pay_the_same() -> None:
     asked: list[tuple[object, int]] = [
         (STREAMED, 0),
@@ -104,6 +107,7 @@ async def test_the_usage_event_reaches_only_who_asked_and_all_pay_the_same() -> 
         await gateway.ended(*["ok"] * 4, requests=4, tokens=4 * COST)
 
 
+@pytest.mark.case("L3")
 async def test_usage_in_every_event_is_charged_once() -> None:
     async def script(request: Received, reply: Reply) -> None:
         await reply.stream_head()
@@ -135,6 +139,7 @@ async def test_a_keep_alive_comment_is_no_first_token() -> None:
         await gateway.ended("worker_refused", requests=0, tokens=0)
 
 
+@pytest.mark.case("S6")
 async def test_the_first_token_may_take_longer_than_the_gap_between_two() -> None:
     async def slow_at_the_prompt(request: Received, reply: Reply) -> None:
         await reply.stream_head()

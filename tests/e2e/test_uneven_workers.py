@@ -16,6 +16,7 @@ LONG = QUESTION | {"prompt": [1], "max_tokens": 3000}
 SHORT = QUESTION | {"prompt": [1] * 500}  # though it would come after the other, of one tenant
 
 
+@pytest.mark.case("Q3")
 async def test_what_is_long_goes_to_the_long_worker_and_keep_nobody_from_the_short_one() -> None:
     gate = Gate()
     long = partial(answer_probe, max_model_len=8192)

@@ -11,6 +11,7 @@ from tests.fakes import FakeWorker, compact, framed
 pytestmark = pytest.mark.usefixtures("either_lane")
 
 
+@pytest.mark.case("B3")
 async def test_a_body_over_the_limit_is_refused_by_its_stated_length() -> None:
     async with FakeWorker() as worker, observed(worker, server={"max_body_bytes": 4096}) as gateway:
         async with Caller(gateway.url) as caller:
@@ -21,6 +22,7 @@ async def test_a_body_over_the_limit_is_refused_by_its_stated_length() -> None:
         await gateway.ended("body_too_large", requests=0, tokens=0)
 
 
+@pytest.mark.case("B3")
 async def test_a_body_over_the_limit_is_refused_while_it_is_read_if_it_states_no_length() -> None:
     async with FakeWorker() as worker, observed(worker, server={"max_body_bytes": 4096}) as gateway:
         async with Caller(gateway.url) as caller:

@@ -65,6 +65,7 @@ async def not_http(request: Received, reply: Reply) -> None:
     await reply.send(b"SSH-2.0-OpenSSH_9.6\r\n")
 
 
+@pytest.mark.case("E1")
 @EITHER
 @pytest.mark.parametrize("status", [400, 404, 409, 413, 422, 429])
 async def test_a_worker_s_own_refusal_arrives_byte_for_byte(body: object, status: int) -> None:
@@ -80,6 +81,7 @@ async def test_a_worker_s_own_refusal_arrives_byte_for_byte(body: object, status
         assert await gateway.metric("gateway_worker_failures_total") == 0
 
 
+@pytest.mark.case("E4")
 @pytest.mark.parametrize(("status", "body"), [(200, QUESTION), (200, STREAMED), (404, QUESTION)])
 async def test_what_a_worker_s_headers_tell_of_itself_stays_behind(status: int, body: object) -> None:
     personal = {
@@ -101,12 +103,14 @@ async def test_what_a_worker_s_headers_tell_of_itself_stays_behind(status: int, 
         assert not {"location", "set-cookie", "alt-svc", "endpoint-load-metrics"} & answer.headers.keys()
 
 
+@pytest.mark.case("L4")
 async def test_a_worker_s_own_retry_after_arrives() -> None:
     busy = answering(429, b"{}", **{"retry-after": "7"})
     async with FakeWorker(busy) as worker, observed(worker) as gateway, gateway.http() as client:
         assert (await client.post(COMPLETIONS, json=QUESTION)).headers["retry-after"] == "7"
 
 
+@pytest.mark.case("E1", "E4")
 @EITHER
 @pytest.mark.parametrize("status", [301, 304, 307, 500, 501, 502, 504])
 async def test_a_worker_s_own_failure_becomes_502_and_is_told_to_the_log_only(
@@ -129,6 +133,7 @@ async def test_a_worker_s_own_failure_becomes_502_and_is_told_to_the_log_only(
         assert await gateway.metric("gateway_worker_failures_total", worker="w0", kind="failed") == 1
 
 
+@pytest.mark.case("E1")
 @EITHER
 async def test_a_busy_worker_becomes_503_that_says_when_to_come_back(body: object) -> None:
     async with FakeWorker(answering(503, b'{"error":"scaling"}')) as worker, observed(worker) as gateway:
@@ -157,6 +162,7 @@ async def test_credentials_that_a_worker_refuses_are_the_gateway_s_fault(body: o
         assert await gateway.metric("gateway_worker_failures_total", worker="w0", kind="credentials") == 1
 
 
+@pytest.mark.case("E1")
 @pytest.mark.parametrize("status", [400, 404, 429])
 async def test_a_refusal_in_the_first_event_becomes_a_real_status(status: int) -> None:
     payload = b'{"error": {"message": "bad grammar", "type": "BadRequestError", "code": %d}}' % status
@@ -169,6 +175,7 @@ async def test_a_refusal_in_the_first_event_becomes_a_real_status(status: int) -
         assert len(worker.requests) == 1
 
 
+@pytest.mark.case("E1")
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
@@ -194,6 +201,7 @@ async def test_a_failure_in_the_first_event_becomes_a_real_status(
         assert len(worker.requests) == 1
 
 
+@pytest.mark.case("L5")
 @pytest.mark.parametrize(
     ("script", "body", "code"),
     [
@@ -223,14 +231,16 @@ async def test_a_worker_that_fails_before_the_first_byte_is_not_asked_again_and_
         assert answer.headers.get("x-should-retry") == ("false" if code == "worker_timeout" else None)
         if code == "worker_timeout":
             await worker.closed_by_peer(1)
-        [line] = await gateway.ended(code, requests=0, tokens=0)
+        outcome = {"worker_failed": "worker_failed", "worker_timeout": "first_byte_timeout"}[code]
+        [line] = await gateway.ended(outcome, requests=0, tokens=0)
         assert line["status"] == answer.status_code
         assert (len(worker.requests), len(other.requests)) == (1, 0)
-        kind = {"worker_failed": ("broke", "failed"), "worker_timeout": ("timeout",)}[code]
+        kind = {"worker_failed": ("broke", "failed"), "worker_timeout": ("first_byte_timeout",)}[code]
         failures = [await gateway.metric("gateway_worker_failures_total", kind=of) for of in kind]
         assert sum(failures) == 1
 
 
+@pytest.mark.case("E4")
 async def test_replies_tell_no_internals_and_their_id_finds_the_whole_story() -> None:
     async def half_a_stream(request: Received, reply: Reply) -> None:
         await reply.stream_head()

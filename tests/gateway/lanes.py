@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from gateway import settings
 from gateway.asgi import AsgiLine
 from gateway.call import Call
+from gateway.callers import Callers
 from gateway.errors import GatewayError
 from gateway.exchange import ClientGone, Exchange, Line
 from gateway.protocol import GatewayProtocol
@@ -103,6 +104,7 @@ class House:
         self.protocols: list[GatewayProtocol] = []  # likewise
         self.endings: asyncio.Queue[type[BaseException] | None] = asyncio.Queue()  # by what, if not well
         self.visitors: list[Visitor] = []
+        self.callers = Callers()
         self.port = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -152,7 +154,7 @@ async def house(lane: str, serve: Serve, **rules: Any) -> AsyncIterator[House]:
     made = House(lane, serve)
     with listen("port", "127.0.0.1", 0) as listener:
         made.port = listener.getsockname()[1]
-        async with running([(made, listener)], settings.Server(**rules)):
+        async with running([(made, listener)], settings.Server(**rules), callers=made.callers):
             try:
                 async with asyncio.timeout(
                     20

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from gateway import accepting
-from gateway.accepting import AWAY, IDLE, SLACK, Acceptor, Loads, Place
+from gateway.accepting import AWAY, IDLE, LEAVING, SLACK, Acceptor, Loads, Place
 
 NEVER_S = 3600.0
 NEVER = 1_000_000_000  # looks
@@ -189,7 +189,28 @@ def test_who_leaves_or_has_no_files_left_has_everybody_before_it() -> None:
     assert place.before() == {}
     place.leave()
     assert place.before().keys() == {1}
-    assert loads.lighter(AWAY).keys() == {1}, "it has told"
+    assert loads.lighter(LEAVING).keys() == {1}, "it has told"
+
+
+def test_those_that_leave_together_go_by_what_they_have_to_do() -> None:
+    loads = Loads(2)
+    one, other = Place(loads, 0), Place(loads, 1)
+    one.fresh = 5
+    for place in (one, other):
+        place.leave()
+    assert one.before().keys() == {1}
+    assert other.before() == {}
+
+
+def test_it_is_known_who_accepts() -> None:
+    loads = Loads(2)
+    place = Place(loads, 0)
+    seen = [loads.accepts(0)]
+    for step in (place.tell, place.leave, place.close, place.tell):
+        step()
+        seen.append(loads.accepts(0))
+    assert seen == [False, True, True, False, False]
+    assert not loads.accepts(1)
 
 
 def test_who_hangs_is_passed_over_until_it_stirs() -> None:
@@ -348,6 +369,19 @@ async def test_a_process_that_drains_leaves_all_to_the_others() -> None:
         here.call(20)
         await other.takes(20)
         assert drains.connections == []
+
+
+async def test_when_all_drain_a_burst_is_spread_evenly_still() -> None:
+    async with site(4) as here:
+        here.call(64)
+        for process in here.processes:
+            process.begin()
+            process.place.leave()
+        async with asyncio.timeout(30):
+            while sum(len(process.connections) for process in here.processes) < 64:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        counts = [len(process.connections) for process in here.processes]
+        assert max(counts) - min(counts) <= 2 * SLACK, counts
 
 
 async def test_when_all_drain_they_accept_to_refuse() -> None:

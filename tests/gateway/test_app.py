@@ -3,21 +3,19 @@
 import asyncio
 import io
 import os
-import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from gateway.app import Gateway, run, serve
+from gateway.app import Gateway
 from gateway.configuration import parse
 from gateway.journal import Journal
 from gateway.parts import ANONYMOUS
 from gateway.routing import POLICIES
-from gateway.server import PortTaken, listen, running
+from gateway.server import listen, running
 from tests.conftest import KEY, MODEL, configuration, served
 from tests.fakes import FakeWorker, Received, Reply, Script
 
@@ -191,7 +189,7 @@ async def test_a_place_that_comes_free_goes_to_who_waits_for_it() -> None:
 async def test_a_gateway_that_has_ended_leaves_no_task_behind() -> None:
     before = asyncio.all_tasks()
     async with FakeWorker() as worker, served(configuration(worker)) as gateway:
-        assert "stalled callers" in [task.get_name() for task in asyncio.all_tasks()]
+        assert "requests under way" in [task.get_name() for task in asyncio.all_tasks()]
         await gateway.idle()
     await asyncio.sleep(0)  # cancelled tasks end in the next pass of the loop
     assert asyncio.all_tasks() == before
@@ -262,29 +260,3 @@ async def test_a_hurried_drain_waits_for_nobody() -> None:
         await gateway.drain(hurry)
 
     assert '"code": "draining"' in await ended_by(hurried, drain_s=3600)
-
-
-# Running
-
-
-async def test_a_gateway_serves_until_a_signal(tmp_path: Path) -> None:
-    with listen("port", "127.0.0.1", 0) as public, listen("admin_port", "127.0.0.1", 0) as admin:
-        async with FakeWorker() as worker:
-            settings = parse(configuration(worker), {})
-            nowhere = tmp_path / "gateway.toml"
-            serving = asyncio.create_task(serve(settings, public, admin, nowhere, lambda: settings))
-            async with calling(public.getsockname()[1]) as client:
-                assert (await client.post(PATH, json=CHAT)).status_code == 200
-                os.kill(os.getpid(), signal.SIGTERM)
-                await serving
-                with pytest.raises(httpx.ConnectError):
-                    await client.get("/health")
-
-
-def test_a_gateway_whose_port_is_taken_does_not_start(tmp_path: Path) -> None:
-    with listen("port", "127.0.0.1", 0) as taken:
-        port = taken.getsockname()[1]
-        config = configuration(workers=[{"id": "w0", "url": "http://127.0.0.1:9", "model": MODEL}])
-        settings = parse(config | {"server": {"port": port}}, {})
-        with pytest.raises(PortTaken, match=f"server.port = {port}"):
-            run(settings, tmp_path / "gateway.toml", lambda: settings)

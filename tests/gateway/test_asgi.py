@@ -8,7 +8,7 @@ import pytest
 from starlette.types import Message, Scope
 
 from gateway.asgi import CONNECTION, AsgiLine
-from gateway.errors import UploadTooSlow
+from gateway.errors import GatewayError, UploadTooSlow
 from gateway.exchange import ClientGone
 from gateway.headers import lines
 
@@ -20,9 +20,10 @@ class FakeConnection:
     """The server's side of one request."""
 
     def __init__(self) -> None:
-        self.upload_stalled = False
+        self.upload_failure: GatewayError | None = None
         self.on_lost: Callable[[], None] | None = None
         self.aborted = 0
+        self.is_behind = False
 
     def watch(self, on_lost: Callable[[], None]) -> None:
         self.on_lost = on_lost
@@ -76,6 +77,14 @@ async def test_a_line_has_the_headers_by_name_and_the_task_that_serves_it() -> N
     assert line.task is asyncio.current_task()
 
 
+async def test_a_line_is_behind_while_its_connection_is() -> None:
+    asgi = Asgi()
+    line = asgi.line()
+    told = [line.is_behind]
+    asgi.connection.is_behind = True
+    assert [*told, line.is_behind] == [False, True]
+
+
 async def test_what_the_server_told_besides_is_taken_out_of_the_scope() -> None:
     asgi = Asgi()
     asgi.line()
@@ -119,14 +128,14 @@ async def test_a_caller_who_leaves_while_the_body_is_read_is_gone(before: list[M
 @pytest.mark.parametrize("before", [[], [part(b"{", more=True)]])
 async def test_a_body_that_comes_to_a_halt_is_refused(before: list[Message]) -> None:
     asgi = Asgi(*before, part(b"", more=True))
-    asgi.connection.upload_stalled = True
+    asgi.connection.upload_failure = UploadTooSlow("")
     with pytest.raises(UploadTooSlow):
         await asgi.line().body(LIMIT)
 
 
 async def test_a_caller_who_leaves_after_a_halt_is_gone() -> None:
     asgi = Asgi(GONE)
-    asgi.connection.upload_stalled = True
+    asgi.connection.upload_failure = UploadTooSlow("")
     with pytest.raises(ClientGone):
         await asgi.line().body(LIMIT)
 

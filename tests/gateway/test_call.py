@@ -57,6 +57,10 @@ class FakeWire:
     def on_response_complete(self) -> None:
         self.complete += 1
 
+    def hang_up(self) -> None:
+        self.outbox.flush()
+        self.transport.close()
+
     def heard(self) -> bytes:
         self.outbox.flush()
         return self.socket.written

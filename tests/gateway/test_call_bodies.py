@@ -103,7 +103,7 @@ async def test_nor_once_nobody_asks_for_it_any_more(why: str) -> None:
     if why == "too large":
         made.feed(b"x" * (LIMIT + 1))
     elif why == "stalled":
-        made.upload_stalled = True
+        made.upload_failure = UploadTooSlow("")
         made.message_event.set()
     else:
         task.cancel()
@@ -139,7 +139,7 @@ async def test_a_body_that_comes_to_a_halt_is_refused(is_waiting: bool) -> None:
     made = call()
     made.feed(b"{")
     task = await asking(made) if is_waiting else None
-    made.upload_stalled = True
+    made.upload_failure = UploadTooSlow("")
     made.message_event.set()
     with pytest.raises(UploadTooSlow):
         await (task or made.body(LIMIT))
@@ -149,6 +149,6 @@ async def test_a_body_that_has_come_is_given_also_if_it_took_long_or_its_sender_
     made = call()
     made.feed(b"{}")
     made.fed()
-    made.upload_stalled = True
+    made.upload_failure = UploadTooSlow("")
     made.lost()
     assert await made.body(LIMIT) == b"{}"

@@ -10,6 +10,7 @@ from gateway.errors import (
     MethodNotAllowed,
     RateLimited,
     Refused,
+    RequestTimeout,
     Unauthorized,
     WorkerError,
     WorkerTimeout,
@@ -38,9 +39,14 @@ CONTRACT = {
     "WorkerFailed": (502, "server_error", "worker_failed"),
     "WorkerDeclined": (502, "server_error", "worker_failed"),
     "WorkerRefusedCredentials": (502, "server_error", "worker_refused_credentials"),
+    "ConnectTimeout": (502, "server_error", "worker_failed"),
     "WorkerTimeout": (504, "server_error", "worker_timeout"),
+    "FirstByteTimeout": (504, "server_error", "worker_timeout"),
+    "GapTimeout": (504, "server_error", "worker_timeout"),
+    "RequestTimeout": (504, "server_error", "worker_timeout"),
     "InternalError": (500, "server_error", "internal_error"),
 }
+LATE = {"connect_timeout", "first_byte_timeout", "gap_timeout"}
 FAMILIES = {"GatewayError", "CallerError", "Refused", "WorkerError"}
 MADE_OTHERWISE = {"RateLimited"}  # its type is the kind of the limit
 
@@ -95,14 +101,23 @@ def test_what_a_worker_said_is_for_the_log_and_not_for_the_caller(name: str) -> 
     assert error.message.endswith(".")
 
 
-def test_only_a_timed_out_worker_says_that_a_retry_cannot_help() -> None:
+def test_only_what_was_stopped_at_work_says_that_a_retry_cannot_help() -> None:
     assert WorkerTimeout("late").should_retry is False
+    assert RequestTimeout(3600).should_retry is False
     assert WorkerUnreachable("gone").should_retry is None
 
 
 def test_workers_failures_are_counted_apart() -> None:
     found = {kind.kind for kind in kinds().values() if issubclass(kind, WorkerError)}
-    assert found == {"unreachable", "broke", "failed", "declined", "credentials", "timeout"}
+    assert found == {"unreachable", "broke", "failed", "declined", "credentials", *LATE, "timeout"}
+
+
+def test_every_wait_that_is_too_long_is_counted_as_what_it_is() -> None:
+    found = {name: kind.outcome for name, kind in kinds().items() if kind.outcome}
+    late = {name: kind for name, kind in kinds().items() if issubclass(kind, WorkerError) and kind.outcome}
+    workers = {name: kind.kind for name, kind in late.items()}
+    assert set(workers.values()) == LATE
+    assert found == workers | {"UploadTooSlow": "upload_timeout", "RequestTimeout": "request_timeout"}
 
 
 def test_a_bug_of_ours_says_nothing_of_itself() -> None:

@@ -37,6 +37,7 @@ class FakeLine:
         self.to_pipe: Pipe | None = None
         self.heard: list[tuple[Any, ...]] = []
         self.aborted = 0
+        self.is_behind = False
         self.takes = asyncio.Event()
         self.takes.set()
 
@@ -85,9 +86,9 @@ class FakeLine:
         return status, told(head), body
 
 
-def exchange(line: FakeLine, clock: Clock | None = None) -> Exchange:
+def exchange(line: FakeLine, clock: Clock | None = None, **of_trip: Any) -> Exchange:
     clock = clock or Clock()
-    return Exchange(line, trip(began=clock()), max_body_bytes=LIMIT, clock=clock)
+    return Exchange(line, trip(began=clock(), **of_trip), max_body_bytes=LIMIT, clock=clock)
 
 
 def told(head: bytes) -> dict[bytes, bytes]:

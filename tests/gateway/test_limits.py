@@ -172,3 +172,61 @@ async def test_a_refusal_by_concurrency_says_to_wait_for_another_to_finish(quota
     assert (error.kind, error.retry_after_s, error.should_retry) == ("concurrency", 1.0, None)
     assert error.quotas == quotas
     assert "at once" in error.message
+
+
+# A request that names no maximum
+
+
+class Nearly(ScriptedStore):
+    """Has so many tokens left of a hundred."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__()
+        self.left = left
+
+    async def take(self, lease: str, tenant: Tenant, tokens: int) -> Verdict:
+        self.taken.append((lease, tenant.id, tokens))
+        quotas = Quotas(tokens=Quota(100, self.left, 1.0))
+        return Verdict(quotas, "tokens", 3.0, 100) if tokens > self.left else Verdict(quotas)
+
+
+SMALL = Tenant("acme", tokens_per_minute=100)
+OPEN: dict[str, Any] = {"prompt_tokens": 10, "max_output_tokens": 50, "max_tokens_given": False}
+
+
+async def test_takes_what_is_left_where_that_is_less_than_it_may_need() -> None:
+    store = Nearly(left=30)
+    with await limiter(store).reserve(job(SMALL, **OPEN)) as reservation:
+        reservation.charge(Usage(10, 5))
+    assert [tokens for _, _, tokens in store.taken] == [60, 30]
+    assert [(reserved, used) for *_, reserved, used in store.settled] == [(30, 15)]
+
+
+@pytest.mark.parametrize("left", [0, 10])
+async def test_is_refused_where_not_even_its_prompt_and_a_token_are_left(left: int) -> None:
+    store = Nearly(left)
+    with pytest.raises(RateLimited) as caught:
+        await limiter(store).reserve(job(SMALL, **OPEN))
+    assert [tokens for _, _, tokens in store.taken] == [60, 11]
+    assert "requested 11" in caught.value.message
+
+
+async def test_one_that_names_its_maximum_gets_that_or_nothing() -> None:
+    store = Nearly(left=30)
+    with pytest.raises(RateLimited):
+        await limiter(store).reserve(job(SMALL, **(OPEN | {"max_tokens_given": True})))
+    assert len(store.taken) == 1
+
+
+async def test_it_is_refused_for_other_limits_as_ever() -> None:
+    store = ScriptedStore(Verdict(Quotas(), "requests", 3.0, 10))
+    with pytest.raises(RateLimited):
+        await limiter(store).reserve(job(SMALL, **OPEN))
+    assert len(store.taken) == 1
+
+
+async def test_where_the_store_does_not_tell_what_is_left_the_prompt_and_a_token_are_asked_for() -> None:
+    store = ScriptedStore(Verdict(Quotas(), "tokens", 3.0, 100))
+    with pytest.raises(RateLimited):
+        await limiter(store).reserve(job(SMALL, **OPEN))
+    assert [tokens for _, _, tokens in store.taken] == [60, 11]

@@ -57,6 +57,7 @@ class Caller:
         self.content = content
         self.piped = piped
         self.was_read = False
+        self.started = False
         self.status = 0
         self.writes: list[bytes] = []
         self.on_write: Callable[[], object] = lambda: None
@@ -330,7 +331,7 @@ async def test_a_worker_that_does_not_answer_in_time_costs_the_caller_nothing() 
 
     async with hall(silent, first_byte_s=0.05) as (at, _):
         await at.fails(WorkerTimeout)
-        assert at.ledger.worker_failures == {("w0", "timeout"): 1}
+        assert at.ledger.worker_failures == {("w0", "first_byte_timeout"): 1}
         assert await at.charged() == (0, 0)
 
 

@@ -1,7 +1,9 @@
 """Does an answer whose write was put off leave all the same, and before whatever follows it?"""
 
 from gateway.exchange import Exchange, Line
+from gateway.framing import invalid
 from gateway.protocol import GatewayProtocol
+from gateway.uploads import Pace
 from tests.gateway.lanes import SSE, echo, house, on_both_lanes, post, refuse
 
 pytestmark = on_both_lanes
@@ -50,7 +52,9 @@ async def test_an_answer_that_was_put_off_is_not_lost_when_the_server_stops(lane
 async def test_an_answer_that_was_put_off_is_not_lost_when_the_time_of_its_upload_is_over(lane: str) -> None:
     async def serve(exchange: Exchange, line: Line) -> None:
         await refuse(exchange, line)
-        at.protocols[0]._is_late()  # as a timer would that is due just now
+        [protocol] = at.protocols
+        protocol._pace = Pace(pause_s=0, now=0)
+        protocol._is_late()  # as a timer would that is due just now
 
     async with house(lane, serve) as at:
         visitor = await at.visit()
@@ -63,7 +67,7 @@ async def test_an_answer_that_was_put_off_comes_before_a_refusal_of_what_follows
     async def refuse_at_once(exchange: Exchange, line: Line) -> None:
         await echo(exchange, line)
         protocol: GatewayProtocol = at.protocols[0]
-        protocol.send_400_response("")
+        protocol._break_off(invalid("it is not"))
 
     async with house(lane, refuse_at_once) as at:
         visitor = await at.visit()

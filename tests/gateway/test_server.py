@@ -1,10 +1,8 @@
-"""Are ports had or refused with a word, are applications served, and do signals begin a drain?"""
+"""Are ports had or refused with a word, and are applications served?"""
 
 import asyncio
-import os
 import signal
 import socket
-from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -13,9 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway import settings
 from gateway.accepting import AWAY, IDLE, Loads, Place
-from gateway.server import PortTaken, listen, running, until_told_to_stop
-
-TOLD = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP}
+from gateway.server import PortTaken, listen, running
 
 
 def saying(text: bytes) -> ASGIApp:
@@ -200,146 +196,3 @@ async def test_both_ports_of_a_process_count() -> None:
             assert [(await client.get(url)).content for url in urls] == [b"public", b"admin"]
             while place.load != 2 * IDLE:  # noqa: ASYNC110 - the answers are out before the requests have ended
                 await asyncio.sleep(0)
-
-
-# Signals
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_begins_the_drain_and_a_second_one_hurries_it(number: signal.Signals) -> None:
-    began = asyncio.Event()
-
-    async def drain(hurry: asyncio.Event) -> None:
-        assert not hurry.is_set()
-        began.set()
-        await hurry.wait()
-
-    stopping = asyncio.create_task(until_told_to_stop(drain))
-    await asyncio.sleep(0)  # from here on, signals are handled
-    os.kill(os.getpid(), number)
-    await began.wait()
-    assert not stopping.done()
-    os.kill(os.getpid(), number)
-    await stopping
-
-
-async def test_a_drain_that_ends_by_itself_needs_no_second_signal_and_gives_the_signals_back() -> None:
-    async def drain(hurry: asyncio.Event) -> None:
-        return None
-
-    stopping = asyncio.create_task(until_told_to_stop(drain))
-    await asyncio.sleep(0)
-    os.kill(os.getpid(), signal.SIGTERM)
-    await stopping
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
-
-
-async def test_a_hangup_calls_what_it_should_and_stops_nothing() -> None:
-    heard, stop = asyncio.Event(), asyncio.Event()
-
-    async def drain(hurry: asyncio.Event) -> None:
-        stop.set()
-
-    stopping = asyncio.create_task(until_told_to_stop(drain, on_hangup=heard.set))
-    await asyncio.sleep(0)
-    os.kill(os.getpid(), signal.SIGHUP)
-    await heard.wait()
-    assert not stop.is_set()
-    os.kill(os.getpid(), signal.SIGTERM)
-    await stopping
-    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
-
-
-# Signals of one among several processes
-
-
-@pytest.fixture
-def blocked() -> Iterator[None]:
-    """Signals to this thread are blocked, as a parent leaves them. Those to the process may meet another."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
-    yield
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@pytest.fixture
-def lifeline(blocked: None) -> Iterator[tuple[int, int]]:
-    """The end that a process watches, and the one that its parent holds."""
-    ends = os.pipe()
-    yield ends
-    for end in ends:
-        os.close(end)
-
-
-class Drain:
-    """A drain that lasts until it is hurried."""
-
-    def __init__(self) -> None:
-        self.began = asyncio.Event()
-        self.hurry = asyncio.Event()
-
-    async def __call__(self, hurry: asyncio.Event) -> None:
-        self.hurry = hurry
-        self.began.set()
-        await hurry.wait()
-
-
-async def until_signals_were_heard() -> None:
-    heard = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGUSR1, heard.set)
-    signal.raise_signal(signal.SIGUSR1)  # it comes after those that were sent before
-    await heard.wait()
-    loop.remove_signal_handler(signal.SIGUSR1)
-
-
-async def test_a_signal_that_was_blocked_before_is_heard(lifeline: tuple[int, int]) -> None:
-    signal.raise_signal(signal.SIGTERM)
-    drain = Drain()
-    stopping = asyncio.create_task(until_told_to_stop(drain, lifeline=lifeline[0]))
-    await drain.began.wait()
-    drain.hurry.set()
-    await stopping
-
-
-async def test_only_the_parents_word_hurries_a_process(lifeline: tuple[int, int]) -> None:
-    drain = Drain()
-    stopping = asyncio.create_task(until_told_to_stop(drain, lifeline=lifeline[0]))
-    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
-        signal.raise_signal(number)
-        await drain.began.wait()
-        await until_signals_were_heard()
-    assert not drain.hurry.is_set()
-    signal.raise_signal(signal.SIGQUIT)
-    await stopping
-
-
-async def test_a_process_may_be_hurried_from_the_start(lifeline: tuple[int, int]) -> None:
-    signal.raise_signal(signal.SIGQUIT)
-    drain = Drain()
-    await until_told_to_stop(drain, lifeline=lifeline[0])
-    assert drain.began.is_set()
-
-
-async def test_a_process_drains_when_its_parent_is_gone(
-    blocked: None, caplog: pytest.LogCaptureFixture
-) -> None:
-    ours, parents = os.pipe()
-    drain = Drain()
-    stopping = asyncio.create_task(until_told_to_stop(drain, lifeline=ours))
-    await until_signals_were_heard()
-    assert not drain.began.is_set()
-    os.close(parents)
-    await drain.began.wait()
-    assert caplog.messages == ["the parent process is gone: this one stops"]
-    drain.hurry.set()
-    await stopping
-    os.close(ours)
-
-
-async def test_late_signals_do_not_cut_short_the_end_of_a_process(lifeline: tuple[int, int]) -> None:
-    signal.raise_signal(signal.SIGQUIT)
-    await until_told_to_stop(Drain(), lifeline=lifeline[0])
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
-        signal.raise_signal(number)  # would end this test, and all others
-    await until_signals_were_heard()

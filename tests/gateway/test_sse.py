@@ -164,6 +164,7 @@ def test_a_giant_event_passes_unread_rather_than_be_kept() -> None:
     watch = Watch(hide_usage=True)
     half = b"data: " + b"x" * sse.MAX_PENDING_BYTES
     assert watch.feed(half) == half
+    assert watch.may_be_inside
     assert watch.feed(b'"usage":\n\n' + USAGE) == b'"usage":\n\n'
     assert watch.usage == Usage(7, 2)
 
@@ -172,6 +173,7 @@ def test_an_event_just_below_that_is_still_held() -> None:
     watch = Watch(hide_usage=True)
     half = b"data: " + b"x" * (sse.MAX_PENDING_BYTES - 6)
     assert watch.feed(half) == b""
+    assert not watch.may_be_inside
     assert watch.feed(b"\n\n") == half + b"\n\n"
 
 

@@ -38,6 +38,20 @@ class _Account:
         self.resets_us = resets_us = answer[2:]
         return rates.quotas(self.limits, [reset_us / 1e6 for reset_us in resets_us])
 
+    def resets_s(self) -> list[float]:
+        """When each of RATES will be full again, in seconds, as far as is known here."""
+        since_s = time.monotonic() - self.known_at
+        return [max(0.0, reset_us / 1e6 - since_s) for reset_us in self.resets_us]
+
+    def spend(self, amounts: Sequence[float]) -> None:
+        """What was charged, although no answer has told of it yet."""
+        resets_s = self.resets_s()
+        for index, (rate, limit) in enumerate(zip(rates.RATES, self.limits, strict=True)):
+            if limit is not None:
+                resets_s[index] += amounts[index] * rate.period_s / limit
+        self.known_at = time.monotonic()
+        self.resets_us = [int(reset_s * 1e6) for reset_s in resets_s]
+
 
 class RedisLimits:
     """A LimitStore; `async with`. Its methods raise StoreUnavailable while Redis is away.
@@ -121,8 +135,7 @@ class RedisLimits:
     def last_known(self, tenant: Tenant) -> tuple[list[float], list[str]]:
         """When each of RATES will be full again, in seconds, by the last answer; the leases held here."""
         account = self._account(tenant)
-        since_s = time.monotonic() - account.known_at
-        return [max(0.0, reset_us / 1e6 - since_s) for reset_us in account.resets_us], list(account.leases)
+        return account.resets_s(), list(account.leases)
 
     def impose(self, lease: str, tenant: Tenant, amounts: Sequence[float]) -> None:
         """Charge what was granted elsewhere while Redis was away, whether or not it fits.
@@ -131,6 +144,7 @@ class RedisLimits:
         """
         account = self._account(tenant)
         self._batches.tell(FORCE, account.entry, (lease, list(amounts)))
+        account.spend(amounts)
         if lease:
             self._hold(lease, account)
 

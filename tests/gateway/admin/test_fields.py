@@ -191,7 +191,7 @@ async def test_where_a_body_may_be_empty_it_needs_no_type() -> None:
 
 async def test_an_upload_that_came_to_a_halt_is_refused() -> None:
     asgi = Asgi(part(b"{", more=True))
-    asgi.connection.upload_stalled = True
+    asgi.connection.upload_failure = UploadTooSlow("")
     with pytest.raises(UploadTooSlow):
         await from_body(Visit(asgi.scope, asgi.receive), Sample, may_be_empty=False)
 

@@ -190,6 +190,15 @@ def test_one_failed_check_is_not_an_end() -> None:
     assert not of["w0"].up
 
 
+def test_a_worker_that_never_came_up_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    of = Workers("w0", up=False, failures=3)
+    for _ in range(9):
+        of.fleet.ill(of["w0"], "no such host")
+    assert [record.getMessage() for record in caplog.records] == [
+        "worker w0 has not come up yet: no such host"
+    ]
+
+
 def test_failures_count_only_in_a_row() -> None:
     of = Workers("w0", failures=2)
     for _ in range(3):

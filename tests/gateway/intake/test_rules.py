@@ -1,5 +1,6 @@
 """Requests that are refused, each with the field and the remedy; and their legal neighbours, which pass."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from gateway.errors import BadRequest
 from gateway.intake.rules import MOST_PIECES
 from gateway.model import Endpoint
-from tests.gateway.intake.samples import chat, completion, read, read_chat, read_completion
+from tests.gateway.intake.samples import chat, completion, read, read_chat, read_completion, sent
 
 CHAT, COMPLETIONS = Endpoint.CHAT, Endpoint.COMPLETIONS
 SCHEMA = {"type": "object"}
@@ -239,6 +240,14 @@ def test_include_usage_must_be_a_boolean(usage: object) -> None:
     assert (error.param, error.code) == ("stream_options.include_usage", "invalid_type")
 
 
+@pytest.mark.parametrize(
+    ("options", "code"), [([], "invalid_type"), (7, "invalid_type"), ({"x": "y" * 4096}, "invalid_value")]
+)
+def test_stream_options_are_a_small_object(options: Any, code: str) -> None:
+    error = refusal(CHAT, {"stream": True, "stream_options": options})
+    assert (error.param, error.code) == ("stream_options", code)
+
+
 def test_the_largest_maximum_is_named_in_the_refusal() -> None:
     assert "may have 2048 tokens" in refusal(CHAT, {"max_tokens": 2049}).message
     unknown = refusal(CHAT, {"model": "unknown-length", "max_tokens": 2**31})
@@ -285,3 +294,23 @@ def test_a_refusal_tells_nothing_of_the_prompt() -> None:
 def test_defaults_accept_an_ordinary_request_on_both_endpoints() -> None:
     assert read_chat(temperature=0.7).model == "small"
     assert read_completion(temperature=0.7).model == "small"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "field"),
+    [
+        (CHAT, "response_format"),
+        (CHAT, "structured_outputs"),
+        (CHAT, "tools"),
+        (COMPLETIONS, "response_format"),
+        (COMPLETIONS, "structured_outputs"),
+    ],
+)
+def test_what_a_worker_makes_a_grammar_of_is_not_nested_too_deeply(endpoint: Endpoint, field: str) -> None:
+    schema: list[Any] = []
+    for _ in range(500):
+        schema = [schema]
+    assert refusal(endpoint, {field: schema}).param == field
+    assert field in json.loads(
+        sent(read((chat if endpoint is CHAT else completion)(**{field: schema[0]}), endpoint))
+    )

@@ -92,6 +92,7 @@ class Caller:
     """Keeps what goes to it, each write apart. It has a pipe, unless it is said not to."""
 
     def __init__(self, piped: bool = False) -> None:
+        self.started = False
         self.status = 0
         self.headers: Headers = ()
         self.length: int | None = None

@@ -1,9 +1,12 @@
 """Does a worker's failure reach its caller in words of ours, and a refusal of its own as that?"""
 
+import json
+
 import pytest
 
 from gateway.errors import WorkerBusy, WorkerDeclined, WorkerFailed, WorkerRefusedCredentials
-from gateway.relay.failures import MAX_DETAIL_BYTES, shown, status_of, worker_failure
+from gateway.model import Headers
+from gateway.relay.failures import MAX_DETAIL_BYTES, MAX_REFUSAL_BYTES, shown, status_of, worker_failure
 from tests.gateway.relay.relaying import JSON, SSE, Run, ScriptedAnswer, error_event
 
 
@@ -81,3 +84,50 @@ def test_an_error_that_names_none_is_a_bad_gateway(code: object) -> None:
 @pytest.mark.parametrize("payload", [b'{"error":"boom"}', b"{}", b"{", b"", b"\xff"])
 def test_so_is_what_is_no_error_object(payload: bytes) -> None:
     assert status_of(payload) == 502
+
+
+# Where heartbeats have begun the stream
+
+
+def begun(*reads: bytes, status: int = 400, headers: Headers = (JSON,)) -> Run:
+    ran = Run(ScriptedAnswer(reads, status, headers), stream=True)
+    ran.caller.started = True
+    return ran
+
+
+async def test_a_refusal_in_a_stream_is_whole() -> None:
+    ran = await begun(b'{"error":{"message":"too', b' long","code":400}}').run()
+    assert (ran.caller.is_reply, ran.caller.body) == (True, b'{"error":{"message":"too long","code":400}}')
+    assert (ran.trip.outcome, ran.caller.headers) == ("worker_refused", [JSON])
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"<html>too large</html>", b'{"detail":"too large"}', b'{"error":"large"}']
+)
+async def test_a_refusal_in_a_stream_that_is_no_error_object_becomes_one(text: bytes) -> None:
+    ran = await begun(text, status=413, headers=()).run()
+    error = json.loads(ran.caller.body)["error"]
+    assert error == {
+        "message": text.decode(), "type": "invalid_request_error", "param": None, "code": "413"
+    }  # fmt: skip
+    assert ran.trip.outcome == "worker_refused"
+
+
+async def test_no_more_of_a_refusal_in_a_stream_is_read_than_an_error_object_has() -> None:
+    ran = begun(b"x" * (MAX_REFUSAL_BYTES - 1), b"y", b"never read")
+    await ran.run()
+    assert json.loads(ran.caller.body)["error"]["message"] == "x" * MAX_DETAIL_BYTES
+    assert isinstance(ran.answer, ScriptedAnswer)
+    assert ran.answer.reads == [b"never read"]
+
+
+async def test_an_answer_that_is_no_stream_is_a_failure_in_one() -> None:
+    error = await begun(b'{"choices":[]}', status=200).fails(WorkerFailed)
+    assert error.detail == "it answered a request for a stream, and it was none"
+
+
+async def test_a_refusal_in_the_first_event_of_a_begun_stream_is_told_too() -> None:
+    ran = begun(error_event(404), status=200, headers=(SSE,))
+    await ran.run()
+    assert json.loads(ran.caller.body)["error"]["code"] == 404
+    assert ran.trip.outcome == "worker_refused"

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from gateway import sse
 from gateway.errors import Overloaded, WorkerBroke, WorkerError, WorkerFailed, WorkerTimeout
 from gateway.model import Usage
 from gateway.relay import stream as relayed
@@ -102,6 +103,23 @@ async def test_gaps_need_not_be_counted_and_are_told_all_the_same(stream_of: Str
     ran.trip.gaps = None
     await ran.run()
     assert (ran.trip.outcome, ran.watching.told) == ("ok", [(1000.0, 1000.0, 4)])
+
+
+async def test_how_far_a_stream_has_come_can_be_seen_all_the_time(stream_of: StreamOf) -> None:
+    seen: list[object] = []
+    ran = stream_of(TOKEN, TOKEN + TOKEN, DONE)
+    ran.caller.on_write = lambda: seen.append(ran.trip.progress and ran.trip.progress.events)
+    await ran.run()
+    assert seen == [1, 3, 3]
+
+
+async def test_a_giant_first_event_passes_in_parts_rather_than_be_kept(stream_of: StreamOf) -> None:
+    half = b"data: " + b"x" * sse.MAX_PENDING_BYTES
+    ran = await stream_of(half, b"x\n\n" + TOKEN, DONE).run()
+    assert (ran.caller.writes, ran.caller.last) == ([half, b"x\n\n" + TOKEN], DONE)
+    assert (ran.trip.outcome, ran.watching.first_tokens) == ("ok", [1000.0])
+    assert ran.trip.progress is not None
+    assert ran.trip.progress.may_be_inside
 
 
 # Before the first event

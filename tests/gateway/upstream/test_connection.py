@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.errors import WorkerBroke, WorkerTimeout
+from gateway.errors import FirstByteTimeout, GapTimeout, WorkerBroke
 from gateway.upstream.connection import HIGH_WATER_BYTES, StaleConnection, Timeouts
 from tests.gateway.upstream.feeding import (
     BRIEF_S,
@@ -179,7 +179,7 @@ async def test_reading_is_not_paused_once_all_has_come() -> None:
 async def test_no_answer_in_time_is_a_timeout_and_ends_the_connection() -> None:
     connection, transport = asked(Timeouts(connect_s=60, first_byte_s=BRIEF_S, gap_s=60))
     failure = await failure_of(connection)
-    assert (type(failure), transport.aborted) == (WorkerTimeout, True)
+    assert (type(failure), transport.aborted) == (FirstByteTimeout, True)
     assert "no answer within 0.02 s" in failure.detail
 
 
@@ -199,7 +199,7 @@ async def test_silence_within_the_body_is_a_timeout() -> None:
     connection, _ = asked(Timeouts(connect_s=60, first_byte_s=60, gap_s=BRIEF_S))
     connection.data_received(HEAD + chunk(b"a"))
     failure = await failure_of(connection)
-    assert type(failure) is WorkerTimeout
+    assert type(failure) is GapTimeout
     assert "no byte within 0.02 s" in failure.detail
     assert connection.take() == b"a"
 
@@ -210,7 +210,7 @@ async def test_the_gap_clock_stands_still_while_we_pause_reading() -> None:
     await time_passes()  # several gaps of the paused one have passed
     assert not transport.aborted
     connection.take()
-    assert type(await failure_of(connection)) is WorkerTimeout
+    assert type(await failure_of(connection)) is GapTimeout
 
 
 async def test_an_answer_that_has_come_does_not_time_out_while_it_waits_to_be_read() -> None:
@@ -242,7 +242,7 @@ async def test_the_clock_runs_again_for_a_request_after_an_idle_time() -> None:
     connection.park()
     await time_passes()  # the timer of the idle one has run out meanwhile
     connection.send(b"HEAD", [], 0)
-    assert type(await failure_of(connection)) is WorkerTimeout
+    assert type(await failure_of(connection)) is FirstByteTimeout
 
 
 async def test_a_request_has_its_whole_first_byte_time_however_often_the_timer_looks() -> None:

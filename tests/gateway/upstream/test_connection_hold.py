@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.errors import WorkerTimeout
+from gateway.errors import GapTimeout
 from gateway.upstream.connection import HIGH_WATER_BYTES, Timeouts
 from tests.gateway.upstream.feeding import (
     BRIEF_S,
@@ -26,7 +26,7 @@ async def test_silence_while_it_pours_is_a_timeout() -> None:
     connection, transport = answering(timeouts=BRIEF_GAPS)
     connection.pour(Basin())
     failure = await failure_of(connection)
-    assert (type(failure), transport.aborted) == (WorkerTimeout, True)
+    assert (type(failure), transport.aborted) == (GapTimeout, True)
     assert "no byte within 0.02 s" in failure.detail
 
 
@@ -50,7 +50,7 @@ async def test_nobody_is_silent_while_held_and_the_silence_after_it_counts_anew(
     held_until = connection._loop.time()
     connection.hold(False)
     assert connection._since >= held_until
-    assert type(await failure_of(connection)) is WorkerTimeout
+    assert type(await failure_of(connection)) is GapTimeout
 
 
 # Backpressure

@@ -33,13 +33,15 @@ STRICTER = re.compile(
     "Missing expected CR after|Invalid header field char|Invalid header value char"  # bare CR or LF
     "|Unexpected whitespace after header value"  # a folded header
     "|Invalid character in chunk extensions|Invalid character in chunk size|Expected LF after chunk size"
+    "|Invalid response status"  # a bare LF or CR behind it
     "|Invalid HTTP version"  # of HTTP/0.x and above 1.1
     r"|transfer-encoding \[b'chunked'\] in HTTP/1\.0|HTTP version"
+    r"|status 1\d\d with a body|transfer-encoding \[b'chunked( *\\t)+"  # white space behind it is a space
     "|Content-Length can't be present with|Transfer-Encoding can't be present with"  # also with 204, 304, 1xx
     "|Data after `Connection: close`"  # in a 1xx head
     "|Duplicate Content-Length|Invalid character in Content-Length"  # h11 takes equal ones
 )
-STATUS_LINE = re.compile(rb"(\A|\r\n\r\n)[\r\n]*(HTTP/1\.[01] [0-9]{3})[^\r\n]*")
+HEAD = re.compile(rb"[\r\n]*(HTTP/1\.[01] ([0-9]{3}))[^\r\n]*(.*?\r\n\r\n)", re.DOTALL)
 
 
 class Verdict(NamedTuple):
@@ -188,6 +190,11 @@ def test_valid_responses_read_as_h11_reads_them(pieces: list[bytes]) -> None:
 @settings(max_examples=1000, deadline=None)
 @given(pieces_of(broken_responses()))
 def test_broken_responses_are_broken_to_both_but_for_what_is_named_above(pieces: list[bytes]) -> None:
+    agree(pieces)
+
+
+def agree(pieces: list[bytes]) -> None:
+    """Raises AssertionError where the two differ in what is not named above."""
     ours, theirs = read_with_ours(pieces), read_with_h11(pieces)
     if ours.complete and not theirs.complete:
         theirs = read_with_h11([tamed(b"".join(pieces))])
@@ -198,4 +205,11 @@ def test_broken_responses_are_broken_to_both_but_for_what_is_named_above(pieces:
 
 
 def tamed(text: bytes) -> bytes:
-    return STATUS_LINE.sub(rb"\1\2 OK", text)
+    """With plain reason phrases in the heads that come before a body, and nothing between these heads."""
+    heads = b""
+    while head := HEAD.match(text):
+        heads += head[1] + b" OK" + head[3]
+        text = text[head.end() :]
+        if not head[2].startswith(b"1"):
+            break
+    return heads + text

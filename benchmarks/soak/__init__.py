@@ -1,0 +1,1 @@
+"""Does anything grow that should not, hour after hour? `python -m benchmarks.soak`."""
