@@ -159,6 +159,10 @@ class FakeWorker:
         """Connections that live and have brought no probe."""
         return sum(not c.lost and not c.peer_left and not c.is_probe for c in self.connections)
 
+    async def keeps(self, count: int) -> None:
+        """Wait until no more than so many connections are open that are not for probes."""
+        await self.changes.until(lambda: self.connections_open <= count)
+
     async def received(self, count: int) -> None:
         """Wait until `count` requests have come (their heads, if `at_head`)."""
         await self.changes.until(lambda: len(self.requests) >= count)

@@ -17,7 +17,7 @@ from gateway.usage import RecordsUnwritable
 @click.command()
 @CONFIG
 def serve(path: Path) -> None:
-    """Serve until SIGTERM; a second one ends it at once.
+    """Serve until SIGTERM; a second one ends it at once. SIGUSR2 replaces several processes one by one.
 
     Tenants and keys of the file may be changed while it runs: they are read again by themselves, and at
     SIGHUP.

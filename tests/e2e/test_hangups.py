@@ -233,7 +233,8 @@ async def test_leaving_after_done_is_a_success(leave: Leave) -> None:
         leave(caller)
         left.set()
         await gateway.ended("ok", requests=1, tokens=PROMPT_TOKENS + 1)
-        assert worker.connections_open == 1  # kept for the next request
+        await worker.keeps(1)  # beside those of probes
+        assert not worker.connections[worker.requests[0].connection - 1].lost  # it is for the next request
 
 
 @pytest.mark.case("S1")

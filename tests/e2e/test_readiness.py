@@ -3,17 +3,14 @@
 import asyncio
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.conftest import MODEL, configuration
-from tests.e2e.callers import CHAT, COMPLETIONS, QUESTION
+from tests.e2e.callers import COMPLETIONS, QUESTION
 from tests.e2e.observed import NOWHERE
 from tests.e2e.program import Program, program
-from tests.e2e.test_large_bodies import JSON, LARGE_BYTES, with_an_image
 from tests.fakes import FakeWorker, Received, Reply, answer_probe
 
-BODIES = 10
 ALIVE_AND_READY = (200, 200, 200)
 ALIVE_ONLY = (200, 503, 503)
 
@@ -76,27 +73,3 @@ async def test_a_worker_is_out_after_three_missed_checks_and_back_after_one_that
             assert await told(gateway) == ALIVE_AND_READY
             health.is_up_to_the_test = False
             health.is_well.put_nowait(True)
-
-
-@pytest.mark.case("D2")
-async def test_a_gateway_that_reads_large_bodies_goes_on_saying_that_it_lives(tmp_path: Path) -> None:
-    answers: list[str] = []  # in their order: to a check, or to what arrived whole
-
-    async def note(request: Received, reply: Reply) -> None:
-        request.body = b""  # this process is not to keep them
-        answers.append("body")
-        await reply.json({})
-
-    async def check(client: httpx.AsyncClient) -> None:
-        while answers.count("body") < BODIES:
-            assert (await client.get("/health")).status_code == 200
-            assert (await client.get("/ready")).status_code == 200
-            answers.append("check")
-
-    body = with_an_image(LARGE_BYTES)
-    async with FakeWorker(note) as worker, program(configuration(worker), tmp_path) as gateway:
-        async with gateway.http() as client, asyncio.TaskGroup() as group:
-            group.create_task(check(client))
-            bodies = [group.create_task(client.post(CHAT, content=body, headers=JSON)) for _ in range(BODIES)]
-        assert [task.result().status_code for task in bodies] == [200] * BODIES
-    assert answers.count("check") > BODIES

@@ -53,6 +53,12 @@ def end_of(child: Child) -> int:
     return code
 
 
+def begun(parent: Family, work: Callable[[Seat], None]) -> Child:
+    child = parent.start(work)
+    assert parent.heard() == "begun"
+    return child
+
+
 def test_it_works_in_its_seat_and_ends_with_it(parent: Family) -> None:
     child = parent.start(
         lambda seat: parent.say(os.getpid(), seat.number, seat.count, seat.seats, seat.folder)
@@ -68,8 +74,7 @@ def test_it_runs_until_it_was_told_otherwise(parent: Family) -> None:
         parent.say("begun")
         signal.pause()
 
-    child = parent.start(wait)
-    assert parent.heard() == "begun"
+    child = begun(parent, wait)
     assert child.ended() is None
     assert child.pid
     child.tell(signal.SIGKILL)
@@ -101,11 +106,11 @@ def test_it_learns_of_its_parents_end_and_leaves_nothing_behind(parent: Family) 
 
 def test_the_last_of_them_puts_away_what_they_shared(parent: Family) -> None:
     def wait(seat: Seat) -> None:
-        select.select([seat.lifeline], [], [])
+        parent.say("begun")
         signal.sigwait({signal.SIGUSR2})
 
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
-    children = [parent.start(wait) for _ in range(2)]
+    children = [begun(parent, wait) for _ in range(2)]
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.close(parent.other_end)
     for child, is_left in zip(children, (True, False), strict=True):
