@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +20,20 @@ from benchmarks.faults import FaultProxy
 from deploy.services import ServiceFailed
 
 GUARD_S = 30.0
-SLEEPER = ("sh", "-c", "trap 'exit 7' TERM; trap 'echo reload' HUP; echo up; while :; do sleep 0.01; done")
+SLEEPS = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+signal.signal(signal.SIGHUP, lambda *_: os.write(1, b"reload\\n"))
+until_the_end, held = os.pipe()
+if not os.fork():
+    os.close(held)
+    os.read(until_the_end, 1)
+    os._exit(0)
+os.write(1, b"up\\n")
+while True:
+    signal.pause()
+"""
+SLEEPER = (sys.executable, "-c", SLEEPS)  # it has a child
 
 
 def test_the_same_seed_plans_the_same_and_each_kind_comes() -> None:
