@@ -256,13 +256,14 @@ class _Connection:
 
     def reset(self) -> None:
         for writer in self._writers:
-            if not writer.is_closing():
-                endpoint = writer.get_extra_info("socket")
+            endpoint = writer.get_extra_info("socket")
+            # Also of one that is closing, whose peer may never read; one that is closed has no socket.
+            if endpoint is not None and endpoint.fileno() != -1:
                 endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGERING)
                 writer.transport.abort()
 
     async def closed(self) -> None:
-        """Wait until both sides are."""
+        """Wait until both sides are. Whoever waits may be cancelled, and others wait on."""
         for writer in self._writers:
             with suppress(ConnectionError):
-                await writer.wait_closed()
+                await asyncio.shield(writer.wait_closed())

@@ -57,6 +57,13 @@ async def talking() -> AsyncIterator[tuple[FaultProxy, Talker, Talker]]:
             target.writer.close()
 
 
+async def stands_still(writer: asyncio.StreamWriter) -> None:
+    """Wait until nothing more of what it has is taken."""
+    before = -1
+    while before != (before := writer.transport.get_write_buffer_size()):  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.05)
+
+
 async def test_a_stall_of_one_way_leaves_the_other_alone() -> None:
     async with talking() as (proxy, caller, target):
         proxy.down.stall()
@@ -144,7 +151,6 @@ async def test_a_mute_proxy_takes_connections_and_answers_none_of_them() -> None
                 target.writer.close()
                 assert await other.reader.read() == b""
             assert arrived.empty()
-            assert proxy.connections == 1
             await proxy.reset()
             with pytest.raises(ConnectionResetError):
                 await caller.reader.readexactly(1)
@@ -161,3 +167,18 @@ async def test_who_sends_more_than_the_proxy_holds_has_to_wait() -> None:
         await proxy.reset()
         with pytest.raises(ConnectionError):
             await draining
+
+
+async def test_a_connection_that_is_ending_and_is_not_read_can_be_reset() -> None:
+    async with talking() as (proxy, caller, target):
+        caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        target.writer.transport.set_write_buffer_limits(high=0)
+        target.writer.write(bytes(64 * 1024 * 1024))  # more than goes into the sockets' buffers
+        await stands_still(target.writer)
+        caller.writer.write_eof()
+        with pytest.raises(ConnectionResetError):  # it was closed with bytes unread
+            await target.reader.read()
+        # From now on the proxy waits for its last bytes to be taken.
+        assert proxy.connections == 1
+        await proxy.reset()
+        assert proxy.connections == 0
